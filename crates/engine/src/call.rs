@@ -24,7 +24,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use history::sendable::depth;
 use protocol::call::{Call, Payload};
 use protocol::id::CallKey;
-use protocol::item::{EndpointCall, Status};
+use protocol::item::{Status, ToolCall};
 use protocol::open::Open;
 use protocol::persist::CallReturned;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
@@ -84,7 +84,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct EndpointOnlyCall {
     /// What the user sees once its output is there.
-    pub(crate) item: EndpointCall,
+    pub(crate) item: ToolCall,
     /// What the model reads if the endpoint did not run it.
     pub(crate) refusal: String,
 }
@@ -93,7 +93,7 @@ pub(crate) struct EndpointOnlyCall {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Taken {
     /// It belongs to a held call.
-    Paired(CallKey, EndpointCall),
+    Paired(CallKey, ToolCall),
     /// Its call may still arrive.
     Early,
     /// Its call ran here, or already has an output.
@@ -159,7 +159,7 @@ impl Calls {
         };
         let failed = failed || held.item.status == Status::Failed;
         let status = if failed { Status::Failed } else { Status::Completed };
-        Taken::Paired(key, EndpointCall { output: text, status, ..held.item })
+        Taken::Paired(key, ToolCall { output: text, status, ..held.item })
     }
 
     /// Returns whether the endpoint ran all calls so far, so that their outputs can enter the history.

@@ -67,12 +67,17 @@ impl Outbox {
 fn instead(event: Event, message: &str) -> Event {
     match event {
         Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
-        event if event.is_terminal() => Event::TurnFailed(TurnError {
-            cause: TurnErrorCause::Storage,
-            message: message.to_owned(),
-            attempts: 0,
-            retry: RetryAdvice::Later,
-        }),
+        Event::TurnCompleted { at_ms, .. }
+        | Event::TurnFailed { at_ms, .. }
+        | Event::TurnInterrupted { at_ms } => {
+            let error = TurnError {
+                cause: TurnErrorCause::Storage,
+                message: message.to_owned(),
+                attempts: 0,
+                retry: RetryAdvice::Later,
+            };
+            Event::TurnFailed { error, at_ms }
+        }
         event => event,
     }
 }
@@ -97,7 +102,7 @@ mod tests {
             Event::ItemCompleted(item) => format!("done {}", item.id.0),
             Event::ItemDiscarded(id) => format!("discarded {}", id.0),
             Event::Delta { text, .. } => text,
-            Event::TurnFailed(error) => error.message,
+            Event::TurnFailed { error, .. } => error.message,
             event => format!("{event:?}"),
         };
         let mut seen = Vec::new();
@@ -116,7 +121,7 @@ mod tests {
         outbox.push(completed(1), 1);
         outbox.push(delta("b"), 1);
         outbox.push(completed(2), 2);
-        outbox.push(Event::TurnInterrupted, 3);
+        outbox.push(Event::TurnInterrupted { at_ms: 0 }, 3);
         assert_eq!(drain(&mut outbox), "a");
         assert!(outbox.waits());
         outbox.synced(1);
@@ -137,7 +142,7 @@ mod tests {
         outbox.fail("gone");
         // Later events are affected, too.
         outbox.push(completed(2), 2);
-        outbox.push(Event::TurnInterrupted, 2);
+        outbox.push(Event::TurnInterrupted { at_ms: 0 }, 2);
         assert_eq!(drain(&mut outbox), "discarded 1, discarded 2, gone");
     }
 }

@@ -143,6 +143,8 @@ pub struct TurnOptions {
     pub usage: Usage,
     /// The next numbers to use.
     pub numbers: Numbers,
+    /// When the turn starts, in milliseconds since 1970.
+    pub started_ms: u64,
     /// Seed for the jitter of delays.
     pub seed: u64,
     /// Requirements for the answer, if any.
@@ -194,6 +196,10 @@ pub struct Turn {
     todo: Option<(ItemId, Vec<Step>)>,
     steering: Vec<KnownItem>,
     retry: Retry,
+    /// The time of the last input, since the turn started.
+    now_ms: u64,
+    /// When the items that are not completed started, since 1970.
+    item_starts: HashMap<ItemId, u64>,
     /// When the previous answer ended.
     settled_ms: u64,
     rng: Rng,
@@ -259,7 +265,7 @@ impl Turn {
         said: Vec<KnownItem>,
     ) -> Self {
         let mut turn = Self::new(context, options);
-        turn.emit(Event::TurnStarted);
+        turn.emit(Event::TurnStarted { at_ms: 0 });
         turn.context.begin_turn();
         turn.compaction.set_had_turns(turn.context.has_turns());
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
@@ -277,7 +283,7 @@ impl Turn {
     pub fn start_compaction(context: Context, options: TurnOptions) -> Self {
         let mut turn = Self::new(context, options);
         turn.compaction.set_only();
-        turn.emit(Event::TurnStarted);
+        turn.emit(Event::TurnStarted { at_ms: 0 });
         // There is no input in this turn.
         turn.context.begin_turn();
         turn.begin_compaction(CompactionReason::Requested);
@@ -305,6 +311,8 @@ impl Turn {
             todo: None,
             steering: Vec::new(),
             retry: Retry::new(options.retry, 0),
+            now_ms: 0,
+            item_starts: HashMap::new(),
             settled_ms: 0,
             rng: Rng::new(options.seed),
             usage: options.usage,
@@ -332,6 +340,11 @@ impl Turn {
     ///
     /// An input that is invalid in this state is refused and changes nothing.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Result<(), Unexpected> {
+        let before_ms = std::mem::replace(&mut self.now_ms, now_ms);
+        self.take_input(now_ms, input).inspect_err(|_| self.now_ms = before_ms)
+    }
+
+    fn take_input(&mut self, now_ms: u64, input: Input) -> Result<(), Unexpected> {
         match (&self.state, input) {
             (State::Sampling(purpose), Input::Bytes(bytes)) => {
                 let purpose = *purpose;
@@ -492,7 +505,7 @@ impl Turn {
         let check = self.options.answer_check.as_ref();
         match check.map_or(Ok(()), |check| check.check(self.answer.as_deref())) {
             Ok(()) => {
-                self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+                self.complete();
                 false
             }
             Err(why) if !std::mem::replace(&mut self.corrected, true) => {
@@ -505,7 +518,7 @@ impl Turn {
                 let cause = TurnErrorCause::Answer;
                 let message = prompt::answer_wrong(&why);
                 let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
-                self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+                self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
                 false
             }
         }
@@ -667,7 +680,7 @@ impl Turn {
         self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.discard_compaction();
         self.state = State::Done;
-        self.emit(Event::TurnInterrupted);
+        self.emit(Event::TurnInterrupted { at_ms: 0 });
         self.actions.push_back(Action::Finish(Outcome::Interrupted));
     }
 
@@ -696,7 +709,7 @@ impl Turn {
         self.todo = None;
         let cause = TurnErrorCause::Storage;
         let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
-        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+        self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
     }
 
     fn fail(&mut self, error: SampleError) {
@@ -704,13 +717,19 @@ impl Turn {
         let retry = retry::advice(&error);
         let attempts = self.retry.failures();
         let error = TurnError { cause, message: error.message, attempts, retry };
-        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+        self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
     }
 
     fn fail_by_limit(&mut self, message: String) {
         let cause = TurnErrorCause::Limit;
         let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Never };
-        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+        self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
+    }
+
+    fn complete(&mut self) {
+        let (usage, turn_usage) = (self.usage, self.turn_usage);
+        let completed = Event::TurnCompleted { usage, turn_usage, at_ms: 0 };
+        self.finish(completed, Outcome::Completed);
     }
 
     fn finish(&mut self, last: Event, outcome: Outcome) {
@@ -737,7 +756,38 @@ impl Turn {
         id
     }
 
-    fn emit(&mut self, event: Event) {
+    /// Emits an event, at the time of the input that caused it.
+    fn emit(&mut self, mut event: Event) {
+        let now_ms = self.options.started_ms.saturating_add(self.now_ms);
+        match &mut event {
+            Event::TurnStarted { at_ms }
+            | Event::TurnCompleted { at_ms, .. }
+            | Event::TurnFailed { at_ms, .. }
+            | Event::TurnInterrupted { at_ms } => *at_ms = now_ms,
+            Event::ItemStarted(item) => {
+                item.started_ms = now_ms;
+                self.item_starts.insert(item.id, now_ms);
+            }
+            Event::ItemUpdated(item) => {
+                item.started_ms = *self.item_starts.entry(item.id).or_insert(now_ms);
+            }
+            Event::ItemCompleted(item) => {
+                item.started_ms = self.item_starts.remove(&item.id).unwrap_or(now_ms);
+                item.completed_ms = Some(now_ms);
+            }
+            Event::ItemDiscarded(id) => {
+                self.item_starts.remove(id);
+            }
+            Event::ThreadStarted(_)
+            | Event::Warning(_)
+            | Event::HistoryRepaired(_)
+            | Event::Delta { .. }
+            | Event::Typed { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::Waiting(_)
+            | Event::Retrying { .. } => {}
+        }
         if self.options.answer_check.is_some()
             && let Event::ItemCompleted(item) = &event
             && let ItemBody::AgentMessage { text } = &item.body

@@ -62,7 +62,7 @@ impl ExecJsonl {
         let held = self.held.take();
         let mut lines = self.lines_of(event);
         if let Some(held) = held {
-            let at = usize::from(matches!(event, Event::TurnFailed(_)));
+            let at = usize::from(matches!(event, Event::TurnFailed { .. }));
             lines.insert(at, held);
         }
         let todo = |body: &ItemBody| matches!(body, ItemBody::TodoList { .. });
@@ -93,15 +93,23 @@ impl ExecJsonl {
                 let item = Open::Known(ThreadItem { id: self.take_number(), details });
                 vec![ThreadEvent::ItemCompleted { item }]
             }
-            Event::TurnStarted => vec![ThreadEvent::TurnStarted {}],
+            Event::TurnStarted { .. } => vec![ThreadEvent::TurnStarted {}],
             Event::ItemStarted(item) if has_beginning(&item.body) => {
                 self.item(item, |item| ThreadEvent::ItemStarted { item })
             }
             Event::ItemStarted(item) if self.deltas => {
                 let kind = match item.body {
-                    ItemBody::AgentMessage { .. } => Some(Streamed::AgentMessage),
+                    ItemBody::AgentMessage { .. } | ItemBody::Plan { .. } => {
+                        Some(Streamed::AgentMessage)
+                    }
                     ItemBody::Reasoning { .. } => Some(Streamed::Reasoning),
-                    _ => None,
+                    ItemBody::Command(_)
+                    | ItemBody::FileChange { .. }
+                    | ItemBody::WebSearch { .. }
+                    | ItemBody::ToolCall(_)
+                    | ItemBody::RefusedCall(_)
+                    | ItemBody::TodoList { .. }
+                    | ItemBody::Compaction { .. } => None,
                 };
                 self.streamed.extend(kind.map(|kind| (item.id, kind)));
                 Vec::new()
@@ -124,8 +132,10 @@ impl ExecJsonl {
                 let message = format!("Reconnecting... {attempt}/{limit} ({reason})");
                 vec![ThreadEvent::Error { message }]
             }
-            Event::TurnCompleted { usage } => vec![ThreadEvent::TurnCompleted { usage: *usage }],
-            Event::TurnFailed(error) => {
+            Event::TurnCompleted { usage, .. } => {
+                vec![ThreadEvent::TurnCompleted { usage: *usage }]
+            }
+            Event::TurnFailed { error, .. } => {
                 let message = error.message.clone();
                 vec![
                     ThreadEvent::Error { message: message.clone() },
@@ -137,7 +147,7 @@ impl ExecJsonl {
             | Event::Waiting(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
-            | Event::TurnInterrupted => Vec::new(),
+            | Event::TurnInterrupted { .. } => Vec::new(),
         }
     }
 
@@ -192,10 +202,11 @@ fn has_beginning(body: &ItemBody) -> bool {
         ItemBody::Command(_)
         | ItemBody::FileChange { .. }
         | ItemBody::WebSearch { .. }
-        | ItemBody::EndpointCall(_)
+        | ItemBody::ToolCall(_)
         | ItemBody::TodoList { .. } => true,
         ItemBody::AgentMessage { .. }
         | ItemBody::Reasoning { .. }
+        | ItemBody::Plan { .. }
         | ItemBody::RefusedCall(_)
         | ItemBody::Compaction { .. } => false,
     }
@@ -214,15 +225,18 @@ const ARGUMENT_BYTES_MAX: usize = 2_000;
 /// Returns the payload of an item; none for items without a line.
 fn details(body: &ItemBody) -> Option<Details> {
     Some(match body {
-        ItemBody::AgentMessage { text } => Details::AgentMessage { text: text.to_string() },
-        ItemBody::Reasoning { summary } => {
+        // There is no kind for plans, and the user must see them.
+        ItemBody::AgentMessage { text } | ItemBody::Plan { text } => {
+            Details::AgentMessage { text: text.to_string() }
+        }
+        ItemBody::Reasoning { summary, .. } => {
             let text = summary.join("\n");
             if text.trim().is_empty() {
                 return None;
             }
             Details::Reasoning { text }
         }
-        ItemBody::EndpointCall(call) => {
+        ItemBody::ToolCall(call) => {
             let ended = call.status != Status::InProgress;
             Details::McpToolCall {
                 server: call.server.clone(),
@@ -244,7 +258,7 @@ fn details(body: &ItemBody) -> Option<Details> {
             status: command.status,
         },
         ItemBody::FileChange { changes, status, refusal } => Details::FileChange {
-            changes: changes.clone(),
+            changes: changes.iter().map(Into::into).collect(),
             // Published clients know no other failure status of a patch.
             status: if *status == Status::Declined { Status::Failed } else { *status },
             error: refusal.clone().map(|message| Message { message }),
@@ -320,11 +334,15 @@ mod tests {
             &[
                 ThreadStarted(ThreadId::new(0, [0; 10])),
                 Warning("odd key".into()),
-                TurnStarted,
+                TurnStarted { at_ms: 0 },
                 ItemStarted(item(0, message(""))),
                 Delta { item: ItemId(0), part: DeltaPart::Message, text: "Hi".into() },
                 ItemCompleted(item(0, message("Hi"))),
-                TurnCompleted { usage: Usage { input_tokens: 7, ..Usage::default() } },
+                TurnCompleted {
+                    usage: Usage { input_tokens: 7, ..Usage::default() },
+                    turn_usage: Usage::default(),
+                    at_ms: 0,
+                },
             ],
             &[
                 r#"{"type":"thread.started","thread_id":"00000000-0000-7000-8000-000000000000"}"#,
@@ -343,7 +361,8 @@ mod tests {
             |part| move |id, text: &str| Delta { item: ItemId(id), part, text: text.into() };
         let (delta, summary) = (part_of(DeltaPart::Message), part_of(DeltaPart::Summary(0)));
         let second = part_of(DeltaPart::Summary(1));
-        let reasoning = |text: &str| ItemBody::Reasoning { summary: vec![text.into()] };
+        let reasoning =
+            |text: &str| ItemBody::Reasoning { summary: vec![text.into()], content: Vec::new() };
         let events = [
             ItemStarted(item(0, reasoning(""))),
             summary(0, "Hm"),
@@ -407,15 +426,26 @@ mod tests {
 
     #[test]
     fn items_of_every_kind() {
-        let changes = vec![Change { path: "/w/a".into(), kind: ChangeKind::Add }];
+        let changes = vec![Change {
+            path: "/w/a".into(),
+            kind: ChangeKind::Add,
+            moved_to: None,
+            diff: "x".into(),
+        }];
         let action = WebSearchAction::Search { query: Some("q".into()), queries: None };
         check(
             &[
                 ItemCompleted(item(
                     0,
-                    ItemBody::Reasoning { summary: vec!["a".into(), "b".into()] },
+                    ItemBody::Reasoning {
+                        summary: vec!["a".into(), "b".into()],
+                        content: vec!["raw".into()],
+                    },
                 )),
-                ItemCompleted(item(1, ItemBody::Reasoning { summary: vec![" ".into()] })),
+                ItemCompleted(item(
+                    1,
+                    ItemBody::Reasoning { summary: vec![" ".into()], content: Vec::new() },
+                )),
                 ItemStarted(item(
                     2,
                     ItemBody::FileChange { changes, status: Status::InProgress, refusal: None },
@@ -431,7 +461,7 @@ mod tests {
                     ItemBody::Compaction { reason: CompactionReason::NearlyFull },
                 )),
                 ItemDiscarded(ItemId(7)),
-                TurnInterrupted,
+                TurnInterrupted { at_ms: 0 },
             ],
             &[
                 r#"{"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"a\nb"}}"#,
@@ -454,7 +484,7 @@ mod tests {
                 Retrying { attempt: 1, limit: 5, delay, reason: "cut".into() },
                 ItemStarted(item(0, todo(StepStatus::Pending))),
                 ItemCompleted(item(0, todo(StepStatus::Pending))),
-                TurnFailed(error),
+                TurnFailed { error, at_ms: 0 },
             ],
             &[
                 r#"{"type":"error","message":"Reconnecting... 1/5 (cut)"}"#,

@@ -237,7 +237,7 @@ impl Human {
                 let text = format!("{reason} ({attempt} of {limit}, in {wait})");
                 self.labelled(Style::Yellow, "retrying", &text)
             }
-            Event::TurnFailed(error) => {
+            Event::TurnFailed { error, .. } => {
                 let more = match error.retry {
                     RetryAdvice::Never => String::new(),
                     RetryAdvice::Later => " (trying again later may help)".to_owned(),
@@ -247,14 +247,16 @@ impl Human {
                 };
                 self.labelled(Style::Red, "error", &format!("{}{more}", error.message))
             }
-            Event::TurnInterrupted => self.labelled(Style::Yellow, "interrupted", ""),
-            Event::TurnCompleted { usage } => self.usage(usage),
+            Event::TurnInterrupted { .. } => self.labelled(Style::Yellow, "interrupted", ""),
+            Event::TurnCompleted { usage, .. } => self.usage(usage),
             Event::ThreadStarted(id) => self.paint(Style::Dim, &format!("thread {id}")) + "\n",
             Event::ApprovalRequested { request, .. } => self.question(request),
             Event::ApprovalResolved { resolution, .. } => {
                 self.labelled(Style::Yellow, "approval", resolved(resolution))
             }
-            Event::TurnStarted | Event::Delta { .. } | Event::ItemDiscarded(_) => String::new(),
+            Event::TurnStarted { .. } | Event::Delta { .. } | Event::ItemDiscarded(_) => {
+                String::new()
+            }
         }
     }
 
@@ -288,7 +290,7 @@ impl Human {
         match &item.body {
             ItemBody::Command(command) => self.labelled(Style::Cyan, "run", &command.command),
             ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
-            ItemBody::EndpointCall(call) => {
+            ItemBody::ToolCall(call) => {
                 let arguments: String =
                     call.arguments.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
                 let text = format!("{} of {}: {arguments}", call.tool, call.server);
@@ -309,7 +311,7 @@ impl Human {
 
     fn completed(&self, item: &Item) -> String {
         match &item.body {
-            ItemBody::Reasoning { summary } if self.reasoning => {
+            ItemBody::Reasoning { summary, .. } if self.reasoning => {
                 let text = summary.join("\n");
                 if text.trim().is_empty() {
                     return String::new();
@@ -317,7 +319,7 @@ impl Human {
                 self.paint(Style::Dim, &visible::lines(text.trim())) + "\n"
             }
             ItemBody::Command(command) => self.command(command),
-            ItemBody::EndpointCall(call) => {
+            ItemBody::ToolCall(call) => {
                 let (style, word) = match call.status {
                     Status::Failed => (Style::Red, "failed"),
                     _ => (Style::Green, "returned"),
@@ -461,7 +463,7 @@ mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::{DeltaPart, Event};
     use protocol::id::{ApprovalId, ItemId};
-    use protocol::item::{Change, ChangeKind, Command, EndpointCall, Item, ItemBody, Status};
+    use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, ToolCall};
 
     use super::{Channel, Human, Terminals};
 
@@ -548,7 +550,8 @@ mod tests {
             check(&[event], want);
         }
         let path = "a\nA b\u{202e}".to_owned();
-        let changes = vec![Change { path, kind: ChangeKind::Add }];
+        let (moved_to, diff) = (None, "".into());
+        let changes = vec![Change { path, kind: ChangeKind::Add, moved_to, diff }];
         let body = ItemBody::FileChange { changes, status: Status::Completed, refusal: None };
         check(&[Event::ItemCompleted(Item::new(ItemId(0), body))], "A a\\nA b\\u{202e}\n");
     }
@@ -589,7 +592,7 @@ mod tests {
             Event::ItemDiscarded(ItemId(1)),
             begun(2),
             part(2, "Hello"),
-            Event::TurnInterrupted,
+            Event::TurnInterrupted { at_ms: 0 },
         ];
         check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted\n");
         check_both(&[begun(1), Event::ItemDiscarded(ItemId(1))], "");
@@ -611,7 +614,7 @@ mod tests {
         let call = |status, output: &str| {
             Item::new(
                 ItemId(0),
-                ItemBody::EndpointCall(EndpointCall {
+                ItemBody::ToolCall(ToolCall {
                     server: "endpoint".into(),
                     tool: "echo".into(),
                     arguments: "{\"msg\":\n\"hi\"}".into(),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use log::{Line, Replay, Step};
 use policy::ApprovalPolicy;
 use protocol::id::ThreadId;
+use runtime::Clock;
 use store::{FileStore, Store};
 use tokio::runtime::Handle;
 
@@ -27,6 +28,7 @@ use crate::threads::Threads;
 pub struct Heddle {
     host: Arc<HostEnv>,
     stores: Stores,
+    clock: Clock,
 }
 
 impl Heddle {
@@ -35,7 +37,7 @@ impl Heddle {
     pub fn from_env() -> Result<Self, Error> {
         let host = HostEnv::from_process()?;
         let stores = Stores::with(Arc::new(FileStore::new(&host.home)));
-        Ok(Self { host: Arc::new(host), stores })
+        Ok(Self { host: Arc::new(host), stores, clock: Clock::default() })
     }
 
     /// Begins a [`Heddle`] that reads no environment.
@@ -47,8 +49,9 @@ impl Heddle {
     ///
     /// Files are read, the sandbox is tried out, and a daemon may be started: all on a thread for blocking work.
     pub async fn start(&self, spec: ThreadSpec) -> Result<Thread, Error> {
-        let (host, stores) = (Arc::clone(&self.host), self.stores.clone());
-        blocking(move |runtime| open(&host, &stores, runtime, spec)).await
+        let (host, stores, clock) =
+            (Arc::clone(&self.host), self.stores.clone(), self.clock.clone());
+        blocking(move |runtime| open(&host, &stores, clock, runtime, spec)).await
     }
 
     /// Goes on with a thread, where it worked before.
@@ -79,7 +82,7 @@ impl Heddle {
     /// Returns the same in another working directory.
     pub fn at(&self, directory: &Path) -> Result<Self, Error> {
         let host = Arc::new(self.host.at(Some(directory))?);
-        Ok(Self { host, stores: self.stores.clone() })
+        Ok(Self { host, stores: self.stores.clone(), clock: self.clock.clone() })
     }
 
     /// Tells whether the working directory is in a git repository, so that changes can be undone.
@@ -106,6 +109,7 @@ pub struct Builder {
     directory: Option<PathBuf>,
     env: HashMap<String, String>,
     store: Option<Arc<dyn Store>>,
+    clock: Clock,
 }
 
 impl Builder {
@@ -133,6 +137,12 @@ impl Builder {
         self
     }
 
+    /// Takes the time of day from another clock: for tests and simulations.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Checks what was said.
     pub fn build(self) -> Result<Heddle, Error> {
         let home =
@@ -150,7 +160,7 @@ impl Builder {
         let directory = absolute(directory, "directory")?;
         let kept = self.store.unwrap_or_else(|| Arc::new(FileStore::new(&home)));
         let host = Arc::new(HostEnv { env: self.env, home, directory });
-        Ok(Heddle { host, stores: Stores::with(kept) })
+        Ok(Heddle { host, stores: Stores::with(kept), clock: self.clock })
     }
 }
 
@@ -166,6 +176,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 fn open(
     host: &HostEnv,
     stores: &Stores,
+    clock: Clock,
     runtime: &Handle,
     spec: ThreadSpec,
 ) -> Result<Thread, Error> {
@@ -227,6 +238,7 @@ fn open(
         source: source.unwrap_or_else(|| "exec".to_owned()),
         injected: Injected { tools, judge, model: backend },
         observer,
+        clock,
     };
     let mut ready = assemble::thread(&host, stores, runtime, request)?;
     if let Some(approver) = approver {

@@ -58,6 +58,7 @@ pub use notice::Notice;
 pub use protocol::id::ThreadId;
 pub use protocol::usage::Usage;
 pub use result::{Reducer, ToolTime, TurnResult};
+pub use runtime::Clock;
 pub use runtime::id::{now_ms, thread as new_thread_id, turn as new_turn_id};
 pub use session::safety::sandbox_helper;
 pub use spec::ThreadSpec;

@@ -1,11 +1,10 @@
 //! What a turn came to, and how events add up to it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::error::TurnError as Failure;
-use protocol::event::{DeltaPart, Event};
+use protocol::event::Event;
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody};
 use protocol::usage::Usage;
@@ -62,8 +61,7 @@ impl TurnResult {
 #[derive(Debug, Default)]
 pub struct Reducer {
     result: TurnResult,
-    began: Option<Instant>,
-    started: HashMap<ItemId, Instant>,
+    began_ms: u64,
     end: Option<End>,
 }
 
@@ -77,30 +75,22 @@ enum End {
 impl Reducer {
     /// Takes the next event in.
     pub fn observe(&mut self, event: &Event) {
-        let began = *self.began.get_or_insert_with(Instant::now);
         match event {
-            Event::ItemStarted(item) => {
-                self.started.insert(item.id, Instant::now());
-            }
-            Event::Delta { part: DeltaPart::Output, .. } => {}
-            Event::Delta { part: DeltaPart::Message | DeltaPart::Summary(_), .. } => {
-                self.result.time_to_first_token.get_or_insert_with(|| began.elapsed());
-            }
-            Event::ItemCompleted(item) => self.completed(item, began),
-            Event::ItemDiscarded(id) => {
-                self.started.remove(id);
-            }
+            Event::TurnStarted { at_ms } => self.began_ms = *at_ms,
+            Event::ItemStarted(item) => self.note_first(item),
+            Event::ItemCompleted(item) => self.completed(item),
             Event::Warning(text) => self.result.warnings.push(text.clone()),
             Event::Retrying { .. } => self.result.retries += 1,
-            Event::TurnCompleted { usage } => {
-                self.result.thread_usage = *usage;
-                self.ended(End::Completed, began);
+            Event::TurnCompleted { usage, turn_usage, at_ms } => {
+                (self.result.thread_usage, self.result.usage) = (*usage, *turn_usage);
+                self.ended(End::Completed, *at_ms);
             }
-            Event::TurnFailed(failure) => self.ended(End::Failed(failure.clone()), began),
-            Event::TurnInterrupted => self.ended(End::Interrupted, began),
+            Event::TurnFailed { error, at_ms } => self.ended(End::Failed(error.clone()), *at_ms),
+            Event::TurnInterrupted { at_ms } => self.ended(End::Interrupted, *at_ms),
             Event::ThreadStarted(_)
             | Event::HistoryRepaired(_)
-            | Event::TurnStarted
+            | Event::ItemDiscarded(_)
+            | Event::Delta { .. }
             | Event::ItemUpdated(_)
             | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
@@ -109,32 +99,46 @@ impl Reducer {
         }
     }
 
-    fn completed(&mut self, item: &Item, began: Instant) {
+    /// Notes the first thing that the model says or thinks.
+    fn note_first(&mut self, item: &Item) {
+        if let ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::Plan { .. } =
+            &item.body
+        {
+            let waited = self.since_start(item.started_ms);
+            self.result.time_to_first_token.get_or_insert(waited);
+        }
+    }
+
+    fn since_start(&self, at_ms: u64) -> Duration {
+        Duration::from_millis(at_ms.saturating_sub(self.began_ms))
+    }
+
+    fn completed(&mut self, item: &Item) {
+        self.note_first(item);
         let tool = match &item.body {
             ItemBody::AgentMessage { text } => {
                 self.result.final_response = Some(Arc::clone(text));
-                self.result.time_to_first_token.get_or_insert_with(|| began.elapsed());
                 None
             }
             ItemBody::Command(command) => Some(command.command.clone()),
             ItemBody::FileChange { .. } => Some("apply_patch".to_owned()),
-            ItemBody::EndpointCall(call) => Some(call.tool.clone()),
+            ItemBody::ToolCall(call) => Some(call.tool.clone()),
             ItemBody::RefusedCall(call) => Some(call.tool.clone()),
             ItemBody::WebSearch { .. } => Some("web_search".to_owned()),
             ItemBody::Reasoning { .. }
+            | ItemBody::Plan { .. }
             | ItemBody::TodoList { .. }
             | ItemBody::Compaction { .. } => None,
         };
-        let started = self.started.remove(&item.id);
         if let Some(name) = tool {
-            let duration = started.map(|at| at.elapsed()).unwrap_or_default();
+            let duration = item.duration();
             self.result.tool_times.push(ToolTime { item: item.id, name, duration });
         }
         self.result.items.push(item.clone());
     }
 
-    fn ended(&mut self, end: End, began: Instant) {
-        self.result.duration = began.elapsed();
+    fn ended(&mut self, end: End, at_ms: u64) {
+        self.result.duration = self.since_start(at_ms);
         self.end = Some(end);
     }
 

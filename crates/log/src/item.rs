@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, EndpointCall, Item, ItemBody, RefusedCall,
-    Status, WebSearchAction,
+    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, ToolCall,
+    WebSearchAction,
 };
 use protocol::open::{self, Raw};
 use serde::de::Error as _;
@@ -34,8 +34,6 @@ pub struct LoggedItem {
     pub stopped: bool,
     /// Where the rest of a command's output is, if the item has only its beginning and its end.
     pub output_in_call: Option<OutputInCall>,
-    /// The model's raw reasoning. Only other programs write it.
-    pub raw_reasoning: Vec<String>,
 }
 
 /// The content of an item of the log.
@@ -55,14 +53,14 @@ impl LoggedItem {
         Self::new(id, LoggedBody::UserMessage(content))
     }
 
-    /// Creates an item from a final one, in the turn `turn`, that took `duration`.
-    pub fn from_item(turn: &str, item: &Item, duration: Duration) -> Self {
+    /// Creates an item from a final one, in the turn `turn`.
+    pub fn from_item(turn: &str, item: &Item) -> Self {
         let is_timed = matches!(
             item.body,
-            ItemBody::Command(_) | ItemBody::EndpointCall(_) | ItemBody::RefusedCall(_)
+            ItemBody::Command(_) | ItemBody::ToolCall(_) | ItemBody::RefusedCall(_)
         );
         Self {
-            duration: is_timed.then_some(duration),
+            duration: is_timed.then(|| item.duration()),
             stopped: item.stopped,
             ..Self::new(item.name(turn), LoggedBody::Item(item.body.clone()))
         }
@@ -70,14 +68,7 @@ impl LoggedItem {
 
     /// Creates an item without the optional fields.
     pub fn new(id: String, body: LoggedBody) -> Self {
-        Self {
-            id,
-            body,
-            duration: None,
-            stopped: false,
-            output_in_call: None,
-            raw_reasoning: Vec::new(),
-        }
+        Self { id, body, duration: None, stopped: false, output_in_call: None }
     }
 
     /// Returns the texts of a message of the user, joined; none for other items.
@@ -216,6 +207,14 @@ struct Reasoning<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+struct Plan<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    text: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct CommandExecution<'a> {
     #[serde(default, deserialize_with = "lenient")]
     id: Cow<'a, str>,
@@ -341,6 +340,7 @@ struct Tagged<T> {
 const USER_MESSAGE: &str = "UserMessage";
 const AGENT_MESSAGE: &str = "AgentMessage";
 const REASONING: &str = "Reasoning";
+const PLAN: &str = "Plan";
 const COMMAND_EXECUTION: &str = "CommandExecution";
 const FILE_CHANGE: &str = "FileChange";
 const WEB_SEARCH: &str = "WebSearch";
@@ -363,10 +363,14 @@ impl Serialize for LoggedItem {
                 let content = vec![TextPart { kind: "Text".into(), text: (&**text).into() }];
                 tagged(AGENT_MESSAGE, AgentMessage { id, content }, serializer)
             }
-            ItemBody::Reasoning { summary } => {
+            ItemBody::Reasoning { summary, content } => {
                 let summary_text = Cow::Borrowed(summary.as_slice());
-                let raw_content = Cow::Borrowed(self.raw_reasoning.as_slice());
+                let raw_content = Cow::Borrowed(content.as_slice());
                 tagged(REASONING, Reasoning { id, summary_text, raw_content }, serializer)
+            }
+            ItemBody::Plan { text } => {
+                let text = Cow::Borrowed(&**text);
+                tagged(PLAN, Plan { id, text }, serializer)
             }
             ItemBody::Command(command) => {
                 tagged(COMMAND_EXECUTION, self.command(id, command), serializer)
@@ -388,7 +392,7 @@ impl Serialize for LoggedItem {
                 let (query, action) = (query.into(), Some(action.clone()));
                 tagged(WEB_SEARCH, WebSearch { id, query, action, heddle_call }, serializer)
             }
-            ItemBody::EndpointCall(call) => tagged(MCP_TOOL_CALL, self.call(id, call), serializer),
+            ItemBody::ToolCall(call) => tagged(MCP_TOOL_CALL, self.call(id, call), serializer),
             ItemBody::RefusedCall(call) => {
                 tagged(MCP_TOOL_CALL, self.call(id, &call.as_failed()), serializer)
             }
@@ -437,7 +441,7 @@ impl LoggedItem {
         }
     }
 
-    fn call<'a>(&self, id: Cow<'a, str>, call: &EndpointCall) -> McpToolCall<'a> {
+    fn call<'a>(&self, id: Cow<'a, str>, call: &ToolCall) -> McpToolCall<'a> {
         let failed = call.status == Status::Failed;
         let (arguments, is_told) = arguments_value(&call.arguments);
         let part = TextPart { kind: "text".into(), text: call.output.clone().into() };
@@ -479,8 +483,12 @@ impl LoggedItem {
             REASONING => {
                 let read: Reasoning<'_> = serde_json::from_str(json)?;
                 let summary = read.summary_text.into_owned();
-                let read_item = item(read.id, ItemBody::Reasoning { summary });
-                Self { raw_reasoning: read.raw_content.into_owned(), ..read_item }
+                let content = read.raw_content.into_owned();
+                item(read.id, ItemBody::Reasoning { summary, content })
+            }
+            PLAN => {
+                let read: Plan<'_> = serde_json::from_str(json)?;
+                item(read.id, ItemBody::Plan { text: read.text.into() })
             }
             COMMAND_EXECUTION => {
                 let read: CommandExecution<'_> = serde_json::from_str(json)?;
@@ -549,7 +557,7 @@ impl LoggedItem {
         let body = if server == RefusedCall::SERVER && status == Status::Failed {
             ItemBody::RefusedCall(RefusedCall { tool, arguments, reason: output })
         } else {
-            ItemBody::EndpointCall(EndpointCall { server, tool, arguments, output, status })
+            ItemBody::ToolCall(ToolCall { server, tool, arguments, output, status })
         };
         Self {
             duration: read.duration,
@@ -581,21 +589,25 @@ fn arguments_value(arguments: &str) -> (Raw, bool) {
 }
 
 fn change(change: &Change) -> (String, Value) {
-    let value = match change.kind {
-        ChangeKind::Add => json!({"type": "add", "content": ""}),
-        ChangeKind::Delete => json!({"type": "delete", "content": ""}),
-        ChangeKind::Update => json!({"type": "update", "unified_diff": "", "move_path": null}),
+    let Change { path, kind, moved_to, diff } = change;
+    let value = match kind {
+        ChangeKind::Add => json!({"type": "add", "content": **diff}),
+        ChangeKind::Delete => json!({"type": "delete", "content": **diff}),
+        ChangeKind::Update => {
+            json!({"type": "update", "unified_diff": **diff, "move_path": moved_to})
+        }
     };
-    (change.path.clone(), value)
+    (path.clone(), value)
 }
 
 fn read_change((path, change): (&String, &Value)) -> Change {
-    let kind = match change["type"].as_str() {
-        Some("add") => ChangeKind::Add,
-        Some("delete") => ChangeKind::Delete,
-        _ => ChangeKind::Update,
+    let (kind, diff) = match change["type"].as_str() {
+        Some("add") => (ChangeKind::Add, &change["content"]),
+        Some("delete") => (ChangeKind::Delete, &change["content"]),
+        _ => (ChangeKind::Update, &change["unified_diff"]),
     };
-    Change { path: path.clone(), kind }
+    let moved_to = change["move_path"].as_str().map(str::to_owned);
+    Change { path: path.clone(), kind, moved_to, diff: diff.as_str().unwrap_or_default().into() }
 }
 
 fn status_name(status: Status) -> &'static str {

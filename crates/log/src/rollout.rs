@@ -4,13 +4,11 @@
 //! items, in the format of Codex clients. An output that the model got in full is not written twice: the item
 //! has its beginning and its end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::error::TurnError;
 use protocol::event::Event;
-use protocol::id::{ItemId, ThreadId};
+use protocol::id::ThreadId;
 use protocol::item::{Item, ItemBody, user_message_name};
 use protocol::open::{Open, Raw};
 use protocol::persist::Persist;
@@ -50,8 +48,6 @@ struct Turn {
     said: u64,
     /// Tokens of the last answer, and of the thread.
     usage: Option<(TotalledUsage, TotalledUsage)>,
-    /// When the unfinished items started.
-    begun_ms: HashMap<ItemId, u64>,
 }
 
 impl Rollout {
@@ -65,42 +61,38 @@ impl Rollout {
         self.turn = Turn { id, context, ..Turn::default() };
     }
 
-    /// Adds an event that happened at `now_ms` since 1970.
-    pub fn event(&mut self, now_ms: u64, event: &Event) {
+    /// Adds an event.
+    pub fn event(&mut self, event: &Event) {
         match event {
-            Event::TurnStarted => {
-                self.turn.started_ms = now_ms;
+            Event::TurnStarted { at_ms } => {
+                self.turn.started_ms = *at_ms;
                 self.push_event(LogEvent::TaskStarted(TaskStarted {
                     turn_id: Some(self.turn.id.clone()),
                     root_turn_id: Some(self.turn.id.clone()),
-                    started_at: Some(now_ms / 1000),
+                    started_at: Some(at_ms / 1000),
                     model_context_window: self.window,
                     collaboration_mode_kind: Some("default".to_owned()),
                 }));
                 self.batch.push(Record::TurnContext(Box::new(self.turn.context.clone())));
             }
-            Event::ItemStarted(item) => {
-                self.turn.begun_ms.insert(item.id, now_ms);
-            }
-            Event::ItemDiscarded(item) => {
-                self.turn.begun_ms.remove(item);
-            }
-            Event::ItemCompleted(item) => self.item(now_ms, item),
-            Event::TurnCompleted { .. } => self.ended(now_ms, None),
-            Event::TurnFailed(error) => self.ended(now_ms, Some(error)),
-            Event::TurnInterrupted => {
+            Event::ItemCompleted(item) => self.item(item),
+            Event::TurnCompleted { at_ms, .. } => self.ended(*at_ms, None),
+            Event::TurnFailed { error, at_ms } => self.ended(*at_ms, Some(error)),
+            Event::TurnInterrupted { at_ms } => {
                 self.count_tokens();
                 self.push_event(LogEvent::TurnAborted(TurnAborted {
                     turn_id: Some(self.turn.id.clone()),
                     reason: Some(TurnAborted::INTERRUPTED.to_owned()),
-                    completed_at: Some(now_ms / 1000),
-                    duration_ms: Some(now_ms.saturating_sub(self.turn.started_ms)),
+                    completed_at: Some(at_ms / 1000),
+                    duration_ms: Some(at_ms.saturating_sub(self.turn.started_ms)),
                 }));
             }
             Event::ThreadStarted(_)
             | Event::Warning(_)
             | Event::HistoryRepaired(_)
+            | Event::ItemStarted(_)
             | Event::ItemUpdated(_)
+            | Event::ItemDiscarded(_)
             | Event::Delta { .. }
             | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
@@ -169,8 +161,7 @@ impl Rollout {
         text.len() > LONG_BYTES
     }
 
-    fn item(&mut self, now_ms: u64, item: &Item) {
-        let started_ms = self.turn.begun_ms.remove(&item.id).unwrap_or(now_ms);
+    fn item(&mut self, item: &Item) {
         match &item.body {
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,
@@ -183,9 +174,9 @@ impl Rollout {
             }
             _ => {}
         }
-        let duration = Duration::from_millis(now_ms.saturating_sub(started_ms));
-        let item = LoggedItem::from_item(&self.turn.id, item, duration);
-        self.completed(started_ms, now_ms, item);
+        let (started_ms, completed_ms) = (item.started_ms, item.completed_ms);
+        let item = LoggedItem::from_item(&self.turn.id, item);
+        self.completed(started_ms, completed_ms.unwrap_or(started_ms), item);
     }
 
     fn user_message(&mut self, now_ms: u64, parts: &[ContentPart]) {
@@ -378,12 +369,13 @@ mod tests {
             (true, "event_msg user_message", "event_msg agent_message"),
         ] {
             let mut rollout = rollout(legacy);
-            rollout.event(1_000, &Event::TurnStarted);
+            rollout.event(&Event::TurnStarted { at_ms: 1_000 });
             rollout.keep(1_000, kept(SAID, true));
-            rollout.event(1_000, &command("one\n"));
+            rollout.event(&command("one\n"));
             let said = ItemBody::AgentMessage { text: "hi".into() };
-            rollout.event(1_500, &Event::ItemCompleted(Item::new(ItemId(1), said)));
-            rollout.event(2_000, &Event::TurnCompleted { usage: Usage::default() });
+            rollout.event(&Event::ItemCompleted(Item::new(ItemId(1), said)));
+            let (usage, turn_usage) = (Usage::default(), Usage::default());
+            rollout.event(&Event::TurnCompleted { usage, turn_usage, at_ms: 2_000 });
             let records = rollout.take();
             assert_eq!(
                 brief(&records),
@@ -413,7 +405,7 @@ mod tests {
         };
         for (known, cut) in [(output(&long), true), (output("other"), false)] {
             let mut rollout = rollout(false);
-            rollout.event(1, &command(&long));
+            rollout.event(&command(&long));
             rollout.keep(1, kept(&known, false));
             let lines = serde_json::to_string(&rollout.take()[0]).expect("a line");
             assert_eq!(lines.len() < 3_000, cut, "{lines}");

@@ -4,13 +4,14 @@
 //! no symbolic link and asks for no permission: that is up to whoever performs it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io,
     path::{Component, Path, PathBuf},
 };
 
 use crate::{
+    diff::{self, Diff},
     excerpt,
     parse::{Chunk, Line, Operation, Patch},
     seek::Haystack,
@@ -36,7 +37,11 @@ impl Patch {
                     (path, ChangeKind::Update, move_to.as_ref().map(|to| resolve(base, to)))
                 }
             };
-            Change { path: resolve(base, path), kind, moved_to }
+            let diff = match operation {
+                Operation::Add { contents, .. } => shown(contents),
+                Operation::Delete { .. } | Operation::Update { .. } => String::new(),
+            };
+            Change { path: resolve(base, path), kind, moved_to, diff }
         };
         let mut changes: Vec<_> = self.operations().iter().map(change).collect();
         changes.sort_by(|a, b| a.path.cmp(&b.path));
@@ -58,6 +63,7 @@ impl Plan {
         assert!(base.is_absolute(), "the base directory is made absolute by the caller");
         let targets = targets(patch, base)?;
         let mut edits = Vec::new();
+        let mut diffs = BTreeMap::new();
         for (operation, target) in patch.operations().iter().zip(targets) {
             let Target { path, moved_to } = target;
             match operation {
@@ -67,9 +73,13 @@ impl Plan {
                     edits.push(Edit::Write { path, contents, kind: WriteKind::Add });
                 }
                 Operation::Delete { path: written } => {
-                    if existing(&mut read, &path, written)?.is_none() {
+                    let Some(old) = existing(&mut read, &path, written)? else {
                         return Err(PlanError::NothingToDelete { path: written.clone() });
-                    }
+                    };
+                    diffs.insert(
+                        path.clone(),
+                        str::from_utf8(&old).map_or_else(|_| String::new(), shown),
+                    );
                     edits.push(Edit::Remove { path });
                 }
                 Operation::Update { path: written, move_to, chunks } => {
@@ -79,7 +89,9 @@ impl Plan {
                     let Ok(old) = str::from_utf8(&old) else {
                         return Err(PlanError::NotText { path: written.clone() });
                     };
-                    let contents = rewrite(old, chunks, written)?.into_bytes();
+                    let (contents, diff) = rewrite(old, chunks, written)?;
+                    diffs.insert(path.clone(), diff);
+                    let contents = contents.into_bytes();
                     if let (Some(to), Some(to_written)) = (&moved_to, move_to) {
                         existing(&mut read, to, to_written)?;
                         let kind = WriteKind::Move { from: path.clone() };
@@ -92,7 +104,13 @@ impl Plan {
                 }
             }
         }
-        Ok(Plan { edits, changes: patch.changes(base), summary: summary(patch) })
+        let mut changes = patch.changes(base);
+        for change in &mut changes {
+            if let Some(diff) = diffs.remove(&change.path) {
+                change.diff = diff;
+            }
+        }
+        Ok(Plan { edits, changes, summary: summary(patch) })
     }
 
     /// Returns the edits in the order to perform them; a move is a write followed by a removal.
@@ -160,6 +178,9 @@ pub struct Change {
     pub kind: ChangeKind,
     /// The new absolute path, if the file is moved.
     pub moved_to: Option<PathBuf>,
+    /// The content of a new or deleted file, or a unified diff without a header. Empty if it is not text, too long, or not
+    /// known before the patch is checked.
+    pub diff: String,
 }
 
 /// What happens to a file; a move is an update.
@@ -373,18 +394,19 @@ fn existing(
     }
 }
 
-/// Returns the text of a file with all chunks applied.
+/// Returns the text of a file with all chunks applied, and how it differs.
 ///
 /// Kept lines are copied from the file, not from the patch, so that a loose match does not change lines the
 /// patch did not mean to change.
-fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError> {
+fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<(String, String), PlanError> {
     let (mark, old) = match old.strip_prefix(BYTE_ORDER_MARK) {
         Some(old) => (BYTE_ORDER_MARK, old),
         None => ("", old),
     };
     let raw = old.split_inclusive('\n').collect::<Vec<_>>();
     let mut haystack = Haystack::new(raw.iter().map(|line| without_ending(line)).collect());
-    let mut new = Output { text: mark.to_owned(), ending: usual_ending(&raw) };
+    let ending = usual_ending(&raw);
+    let mut new = Output { text: mark.to_owned(), ending, diff: Diff::default() };
     let mut appended = Vec::new();
     // Lines above `copied` are in the output; the search continues from `cursor` and never goes above it.
     let (mut copied, mut cursor) = (0, 0);
@@ -413,7 +435,10 @@ fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError>
                     new.copy(raw[cursor]);
                     cursor += 1;
                 }
-                Line::Remove(_) => cursor += 1,
+                Line::Remove(_) => {
+                    new.diff.remove(raw[cursor]);
+                    cursor += 1;
+                }
                 Line::Insert(text) => new.insert(text),
             }
         }
@@ -425,7 +450,7 @@ fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError>
             new.insert(text);
         }
     }
-    Ok(new.text)
+    Ok((new.text, new.diff.finish()))
 }
 
 /// Finds where a chunk applies and which of its lines count; no position means the end of the file.
@@ -479,23 +504,29 @@ fn is_empty_keep(line: &Line) -> bool {
 }
 
 /// The new text of a file under construction.
-struct Output {
+struct Output<'a> {
     text: String,
     ending: &'static str,
+    diff: Diff<'a>,
 }
 
-impl Output {
+impl<'a> Output<'a> {
     /// Copies a line of the old file; the last one gets a line ending.
-    fn copy(&mut self, raw: &str) {
-        self.text.push_str(raw);
-        if !raw.ends_with('\n') {
-            self.text.push_str(self.ending);
+    fn copy(&mut self, raw: &'a str) {
+        if raw.ends_with('\n') {
+            self.text.push_str(raw);
+            self.diff.keep(raw);
+        } else {
+            self.diff.remove(raw);
+            self.insert(raw);
         }
     }
 
     fn insert(&mut self, line: &str) {
+        let start = self.text.len();
         self.text.push_str(line);
         self.text.push_str(self.ending);
+        self.diff.insert(&self.text[start..]);
     }
 }
 
@@ -510,6 +541,11 @@ fn without_ending(raw: &str) -> &str {
         Some(line) => line.strip_suffix('\r').unwrap_or(line),
         None => raw,
     }
+}
+
+/// Returns the content of a new or deleted file, if it is not too long.
+fn shown(contents: &str) -> String {
+    if contents.len() > diff::DIFF_BYTES_MAX { String::new() } else { contents.to_owned() }
 }
 
 fn summary(patch: &Patch) -> String {
@@ -541,7 +577,7 @@ mod tests {
         let patch = Patch::parse(&text).unwrap();
         let [Operation::Update { chunks, .. }] = patch.operations() else { unreachable!() };
         match (rewrite(old, chunks, "f"), want) {
-            (Ok(got), Ok(want)) => assert_eq!(got, want, "{body}"),
+            (Ok((got, _)), Ok(want)) => assert_eq!(got, want, "{body}"),
             (Err(error), Err(want)) => {
                 let error = error.to_string();
                 assert!(error.contains(want), "{error}\nlacks {want}");

@@ -12,6 +12,7 @@ pub use heredoc::{Embedded, extract};
 pub use parse::{Chunk, Line, Operation, ParseError, Patch, Problem};
 
 mod apply;
+mod diff;
 mod excerpt;
 mod heredoc;
 mod parse;

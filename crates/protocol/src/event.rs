@@ -21,7 +21,10 @@ pub enum Event {
     /// The history was changed so that the endpoint accepts it; the disk is not changed.
     HistoryRepaired(Vec<Repair>),
     /// A turn starts.
-    TurnStarted,
+    TurnStarted {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
     /// An item starts.
     ItemStarted(Item),
     /// An item was replaced by a new version.
@@ -81,11 +84,23 @@ pub enum Event {
     TurnCompleted {
         /// Tokens of the whole thread.
         usage: Usage,
+        /// Tokens of this turn.
+        turn_usage: Usage,
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
     },
     /// The turn ended without an answer.
-    TurnFailed(TurnError),
+    TurnFailed {
+        /// Why.
+        error: TurnError,
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
     /// The user interrupted the turn.
-    TurnInterrupted,
+    TurnInterrupted {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
 }
 
 /// Which text of an item a delta continues.
@@ -95,6 +110,10 @@ pub enum DeltaPart {
     Message,
     /// A part of the summary of reasoning, counted from 0.
     Summary(u64),
+    /// A part of the raw reasoning, counted from 0. Few providers show it.
+    Reasoning(u64),
+    /// The text of a plan.
+    Plan,
     /// The output of a running command. Deltas are for watching only: there may be none, and they stop after
     /// a large amount of output; the completed item has the output that counts.
     Output,
@@ -103,6 +122,9 @@ pub enum DeltaPart {
 impl Event {
     /// Returns whether this is the last event of its turn.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Self::TurnCompleted { .. } | Self::TurnFailed(_) | Self::TurnInterrupted)
+        matches!(
+            self,
+            Self::TurnCompleted { .. } | Self::TurnFailed { .. } | Self::TurnInterrupted { .. }
+        )
     }
 }

@@ -4,7 +4,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::item::{Change, Status, WebSearchAction};
+use crate::item::{Change, ChangeKind, Status, WebSearchAction};
 use crate::open::{Kinds, Open};
 use crate::usage::Usage;
 
@@ -190,7 +190,7 @@ pub enum Details {
     /// A patch and its result.
     FileChange {
         /// The changed files.
-        changes: Vec<Change>,
+        changes: Vec<FileUpdate>,
         /// Its state.
         status: Status,
         /// Why it was refused before anything was changed; absent otherwise.
@@ -306,5 +306,20 @@ impl<'de> Deserialize<'de> for ThreadItem {
         let id = id.ok_or_else(|| D::Error::missing_field("id"))?;
         let details = serde_json::from_str(&rest).map_err(D::Error::custom)?;
         Ok(Self { id, details })
+    }
+}
+
+/// One file of a patch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileUpdate {
+    /// The absolute path; for a move, the source.
+    pub path: String,
+    /// What happens to the file.
+    pub kind: ChangeKind,
+}
+
+impl From<&Change> for FileUpdate {
+    fn from(change: &Change) -> Self {
+        Self { path: change.path.clone(), kind: change.kind }
     }
 }

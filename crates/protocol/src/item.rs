@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +20,22 @@ pub struct Item {
     /// Whether it had no result: it was refused, or it failed at once, apparently because of the sandbox. The
     /// reference does not show such items, so its wire format contains them only on demand.
     pub stopped: bool,
+    /// When it started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it was completed; none before.
+    pub completed_ms: Option<u64>,
 }
 
 impl Item {
-    /// Creates an item that belongs to no call.
+    /// Creates an item that belongs to no call. The turn that emits it sets its times.
     pub fn new(id: ItemId, body: ItemBody) -> Self {
-        Self { id, call_id: None, body, stopped: false }
+        Self { id, call_id: None, body, stopped: false, started_ms: 0, completed_ms: None }
+    }
+
+    /// Returns how long it took; zero before it is completed.
+    pub fn duration(&self) -> Duration {
+        let completed_ms = self.completed_ms.unwrap_or(self.started_ms);
+        Duration::from_millis(completed_ms.saturating_sub(self.started_ms))
     }
 
     /// Returns its id in the log and for clients: the model's or the provider's id, else one made from its
@@ -55,6 +66,8 @@ pub enum ItemBody {
     Reasoning {
         /// Its parts.
         summary: Vec<String>,
+        /// Raw parts, which few providers show.
+        content: Vec<String>,
     },
     /// A command and its result.
     Command(Command),
@@ -76,11 +89,16 @@ pub enum ItemBody {
         /// What the search did.
         action: WebSearchAction,
     },
-    /// A call that the endpoint ran itself.
-    EndpointCall(EndpointCall),
+    /// A call of a tool that is not ours: the host program's, a server's, or one that the endpoint ran itself.
+    ToolCall(ToolCall),
     /// A refused call.
     RefusedCall(RefusedCall),
-    /// The model's plan.
+    /// A plan that the model proposes.
+    Plan {
+        /// Its text, in Markdown.
+        text: Arc<str>,
+    },
+    /// The steps that the model works through.
     TodoList {
         /// The steps in order.
         steps: Vec<Step>,
@@ -106,8 +124,9 @@ impl ItemBody {
                 Self::FileChange { changes, status: Status::InProgress, refusal: None }
             }
             Self::AgentMessage { .. } => Self::AgentMessage { text: Arc::default() },
-            Self::Reasoning { .. } => Self::Reasoning { summary: Vec::new() },
-            Self::EndpointCall(call) => Self::EndpointCall(EndpointCall {
+            Self::Reasoning { .. } => Self::Reasoning { summary: Vec::new(), content: Vec::new() },
+            Self::Plan { .. } => Self::Plan { text: Arc::default() },
+            Self::ToolCall(call) => Self::ToolCall(ToolCall {
                 output: String::new(),
                 status: Status::InProgress,
                 ..call
@@ -143,10 +162,10 @@ pub struct Command {
     pub status: Status,
 }
 
-/// A call that the endpoint ran itself: it arrived together with its output, and nothing is run here for it.
+/// A call of a tool that is not ours. One that the endpoint ran itself arrived together with its output.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EndpointCall {
-    /// The owner of the tool: an MCP server of the endpoint, a namespace, or [`EndpointCall::SERVER`].
+pub struct ToolCall {
+    /// The owner of the tool: the host program, an MCP server, a namespace, or [`ToolCall::SERVER`].
     pub server: String,
     /// Name of the tool.
     pub tool: String,
@@ -158,7 +177,7 @@ pub struct EndpointCall {
     pub status: Status,
 }
 
-impl EndpointCall {
+impl ToolCall {
     /// The server name for tools of the endpoint itself.
     pub const SERVER: &str = "endpoint";
 
@@ -186,8 +205,8 @@ impl RefusedCall {
     pub const SERVER: &str = "heddle";
 
     /// Converts it to a failed endpoint call, for clients without a format for refused calls.
-    pub fn as_failed(&self) -> EndpointCall {
-        EndpointCall {
+    pub fn as_failed(&self) -> ToolCall {
+        ToolCall {
             server: Self::SERVER.to_owned(),
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
@@ -212,12 +231,16 @@ pub enum Status {
 }
 
 /// One file of a patch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The absolute path; for a move, the source.
     pub path: String,
     /// What happens to the file.
     pub kind: ChangeKind,
+    /// Where a moved file is now.
+    pub moved_to: Option<String>,
+    /// The content of a new or deleted file, or a unified diff. Empty for what is not known or too long.
+    pub diff: Arc<str>,
 }
 
 /// What a patch does to a file.

@@ -180,6 +180,18 @@ pub struct Reasoning {
     pub encrypted_content: Option<String>,
 }
 
+impl Reasoning {
+    /// Returns the texts of the plain-text reasoning.
+    pub fn texts(&self) -> Vec<String> {
+        #[derive(Deserialize)]
+        struct Part {
+            text: String,
+        }
+        let text = |part: &Raw| serde_json::from_str::<Part>(part.as_str()).ok();
+        self.content.iter().flatten().filter_map(text).map(|part| part.text).collect()
+    }
+}
+
 /// A part of a reasoning summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryPart {
@@ -537,6 +549,13 @@ pub enum StreamEvent {
     TextDelta(String),
     /// Text for a part of the open reasoning summary.
     SummaryDelta {
+        /// The part, counted from 0.
+        part: u64,
+        /// The text to append.
+        text: String,
+    },
+    /// Text for a part of the open raw reasoning.
+    ReasoningDelta {
         /// The part, counted from 0.
         part: u64,
         /// The text to append.

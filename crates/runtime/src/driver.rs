@@ -103,6 +103,7 @@ pub(crate) async fn drive(
     parts: &ThreadParts,
     state: &mut ThreadState,
     turn: Turn,
+    started_ms: u64,
     control: &mut mpsc::Receiver<Control>,
     sink: &mut Sink<'_>,
 ) -> Outcome {
@@ -131,6 +132,7 @@ pub(crate) async fn drive(
         timer: None,
         silence: None,
         began: Instant::now(),
+        started_ms,
     };
     driver.perform(sink);
     loop {
@@ -209,6 +211,8 @@ struct Driver<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     silence: Option<Silence>,
     began: Instant,
+    /// When the turn started, in milliseconds since 1970.
+    started_ms: u64,
 }
 
 impl Driver<'_> {
@@ -244,8 +248,9 @@ impl Driver<'_> {
                     self.write_long();
                 }
                 Action::Persist(keep) => {
+                    let at_ms = self.at_ms();
                     if let Some(journal) = &mut self.state.journal {
-                        journal.keep(keep);
+                        journal.keep(at_ms, keep);
                     }
                     self.write_long();
                 }
@@ -541,6 +546,12 @@ impl Driver<'_> {
         }
     }
 
+    /// Returns the time of day.
+    fn at_ms(&self) -> u64 {
+        self.started_ms.saturating_add(self.now_ms())
+    }
+
+    /// Returns the time since the turn started.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -570,13 +581,13 @@ impl Driver<'_> {
     /// Ends an abandoned turn, as an interruption would. Everything is done synchronously, as nothing can be
     /// awaited.
     fn abandon(&mut self) {
-        let now_ms = self.now_ms();
+        let (now_ms, at_ms) = (self.now_ms(), self.at_ms());
         // Only a turn that is over refuses this, and then there is nothing to end.
         let _ = self.turn.handle(now_ms, Input::Interrupt);
         while let Some(action) = self.turn.poll() {
             match (action, &mut self.state.journal) {
                 (Action::Emit(event), Some(journal)) => journal.event(&event),
-                (Action::Persist(keep), Some(journal)) => journal.keep(keep),
+                (Action::Persist(keep), Some(journal)) => journal.keep(at_ms, keep),
                 (Action::Stop(key), _) => self.parts.tools.sessions.stop(key),
                 // Streams, calls, timers and questions end with the driver.
                 _ => {}

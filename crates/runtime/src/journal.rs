@@ -9,8 +9,6 @@ use protocol::event::Event;
 use protocol::persist::Persist;
 use store::{LogFuture, ThreadLog};
 
-use crate::id::now_ms;
-
 /// The log of a thread that is being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -35,13 +33,13 @@ impl Journal {
 
     pub(crate) fn event(&mut self, event: &Event) {
         if self.broken.is_none() {
-            self.rollout.event(now_ms(), event);
+            self.rollout.event(event);
         }
     }
 
-    pub(crate) fn keep(&mut self, keep: Persist) {
+    pub(crate) fn keep(&mut self, at_ms: u64, keep: Persist) {
         if self.broken.is_none() {
-            self.rollout.keep(now_ms(), keep);
+            self.rollout.keep(at_ms, keep);
         }
     }
 

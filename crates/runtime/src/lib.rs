@@ -5,6 +5,7 @@
 //! is one enum; `engine` decides what to do about it.
 
 mod approver;
+mod clock;
 mod decoder;
 mod driver;
 pub mod id;
@@ -15,6 +16,7 @@ pub mod project;
 mod thread;
 
 pub use approver::{ApprovalFuture, Approver};
+pub use clock::Clock;
 pub use driver::Control;
 pub use journal::Journal;
 pub use model::{AnswerPart, AnswerStream, EndpointModel, Model, SampleFuture};

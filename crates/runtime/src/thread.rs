@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use tools::{Sessions, Tool};
 
 use crate::approver::Approver;
+use crate::clock::Clock;
 use crate::driver::{self, Control};
 use crate::id;
 use crate::journal::Journal;
@@ -86,6 +87,8 @@ pub struct ThreadOptions {
     pub compact_at: Option<u64>,
     /// Seed for the jitter of delays.
     pub seed: u64,
+    /// The time of day.
+    pub clock: Clock,
     /// The settings of turns, as the log records them.
     pub turn_context: TurnContext,
 }
@@ -225,9 +228,10 @@ impl Thread {
         let Self { parts, state } = self;
         let setup = std::mem::take(&mut state.setup);
         let options = parts.turn_options(state);
+        let started_ms = options.started_ms;
         let turn = Turn::start(std::mem::take(&mut state.context), options, setup, said);
         parts.begin_turn(state, id);
-        driver::drive(parts, state, turn, control, sink).await
+        driver::drive(parts, state, turn, started_ms, control, sink).await
     }
 
     /// Replaces the history by a summary of it.
@@ -238,9 +242,10 @@ impl Thread {
     ) -> Outcome {
         let Self { parts, state } = self;
         let options = parts.turn_options(state);
+        let started_ms = options.started_ms;
         let turn = Turn::start_compaction(std::mem::take(&mut state.context), options);
         parts.begin_turn(state, id::turn());
-        driver::drive(parts, state, turn, control, sink).await
+        driver::drive(parts, state, turn, started_ms, control, sink).await
     }
 
     /// Kills all running commands, closes the log, and returns the commands.
@@ -293,6 +298,7 @@ impl ThreadParts {
             context_tokens: state.context_tokens,
             usage: state.usage,
             numbers: state.numbers,
+            started_ms: self.options.clock.now_ms(),
             seed: self.options.seed,
             answer_check: self.options.request.output_schema.as_ref().map(|it| it.check.clone()),
         }

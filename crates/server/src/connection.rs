@@ -389,7 +389,6 @@ impl Connection {
             turn.clone(),
             input.clone(),
             client_user_message_id,
-            loaded.usage,
             loaded.window,
         );
         let shown = json!({"turn": face.turn()});
@@ -414,14 +413,13 @@ impl Connection {
     }
 
     fn event(&mut self, thread: ThreadId, event: &Event) {
-        let now_ms = self.now_ms;
         let Some(loaded) = self.threads.get_mut(&thread) else { return };
         let Some(face) = &mut loaded.turn else { return };
-        let told = face.event(now_ms, event);
+        let told = face.event(event);
         if event.is_terminal() {
             loaded.turn = None;
-            loaded.failed = matches!(event, Event::TurnFailed(_));
-            if let Event::TurnCompleted { usage } = event {
+            loaded.failed = matches!(event, Event::TurnFailed { .. });
+            if let Event::TurnCompleted { usage, .. } = event {
                 loaded.usage = *usage;
             }
         }

@@ -65,6 +65,9 @@ pub enum Notification {
     /// A part of a message arrived.
     #[serde(rename = "item/agentMessage/delta")]
     AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
+    /// A part of a plan arrived.
+    #[serde(rename = "item/plan/delta")]
+    PlanDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
     /// A part of a reasoning summary starts.
     #[serde(rename = "item/reasoning/summaryPartAdded")]
     SummaryPartAdded { thread_id: String, turn_id: String, item_id: String, summary_index: u64 },
@@ -103,6 +106,7 @@ impl Notification {
             Self::ItemCompleted { .. } => "item/completed",
             Self::TerminalInteraction { .. } => "item/commandExecution/terminalInteraction",
             Self::AgentMessageDelta { .. } => "item/agentMessage/delta",
+            Self::PlanDelta { .. } => "item/plan/delta",
             Self::SummaryPartAdded { .. } => "item/reasoning/summaryPartAdded",
             Self::CommandOutputDelta { .. } => "item/commandExecution/outputDelta",
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",

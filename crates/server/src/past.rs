@@ -314,7 +314,7 @@ fn turn_error(error: TaskError) -> TurnError {
 
 /// Converts an item of the log for clients; none if this build does not know it.
 fn body(item: LoggedItem) -> Option<Body> {
-    let LoggedItem { id, body, duration, raw_reasoning, .. } = item;
+    let LoggedItem { id, body, duration, .. } = item;
     let duration_ms =
         duration.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     match body {
@@ -322,9 +322,6 @@ fn body(item: LoggedItem) -> Option<Body> {
             // Unknown parts are not shown.
             let parts = parts.iter().filter_map(|part| serde_json::from_str(part.as_str()).ok());
             Some(Body::UserMessage { id, client_id: None, content: parts.collect() })
-        }
-        LoggedBody::Item(ItemBody::Reasoning { summary }) => {
-            Some(Body::Reasoning { id, summary, content: raw_reasoning })
         }
         LoggedBody::Item(body) => Body::from_item(id, &body, Some(duration_ms)),
         LoggedBody::Unknown(_) => None,
@@ -336,15 +333,15 @@ fn item_bytes(item: &LoggedItem) -> usize {
     let texts = match &item.body {
         LoggedBody::UserMessage(parts) => parts.iter().map(|part| part.as_str().len()).sum(),
         LoggedBody::Item(body) => match body {
-            ItemBody::AgentMessage { text } => text.len(),
-            ItemBody::Reasoning { summary } => {
-                summary.iter().chain(&item.raw_reasoning).map(String::len).sum()
+            ItemBody::AgentMessage { text } | ItemBody::Plan { text } => text.len(),
+            ItemBody::Reasoning { summary, content } => {
+                summary.iter().chain(content).map(String::len).sum()
             }
             ItemBody::Command(command) => command.command.len() + command.output.len(),
             ItemBody::FileChange { changes, .. } => {
-                changes.iter().map(|change| change.path.len() + ITEM_BYTES).sum()
+                changes.iter().map(|it| it.path.len() + it.diff.len() + ITEM_BYTES).sum()
             }
-            ItemBody::EndpointCall(call) => call.arguments.len() + call.output.len(),
+            ItemBody::ToolCall(call) => call.arguments.len() + call.output.len(),
             ItemBody::RefusedCall(call) => call.arguments.len() + call.reason.len(),
             ItemBody::WebSearch { query, .. } => query.len(),
             ItemBody::TodoList { .. } | ItemBody::Compaction { .. } => 0,
@@ -465,6 +462,7 @@ mod tests {
         let name = |item: &Item| match &item.body {
             Body::UserMessage { id, .. }
             | Body::AgentMessage { id, .. }
+            | Body::Plan { id, .. }
             | Body::Reasoning { id, .. }
             | Body::CommandExecution { id, .. }
             | Body::FileChange { id, .. }

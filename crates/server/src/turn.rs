@@ -6,7 +6,6 @@ use log::cause::error_info;
 use protocol::event::{DeltaPart, Event};
 use protocol::id::ItemId;
 use protocol::item::{Item as EngineItem, ItemBody, StepStatus, user_message_name};
-use protocol::usage::Usage;
 use serde_json::json;
 
 use crate::notification::{Notification, TokenUsage};
@@ -23,8 +22,6 @@ pub struct TurnFace {
     started_ms: u64,
     open: HashMap<ItemId, Open>,
     last_message: Option<Item>,
-    /// Tokens of the thread before this turn.
-    before: Usage,
     window: Option<u64>,
 }
 
@@ -33,12 +30,12 @@ pub struct TurnFace {
 struct Open {
     name: String,
     kind: Kind,
-    started_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Message,
+    Plan,
     Reasoning {
         /// The last started part of its summary.
         part: Option<u64>,
@@ -54,7 +51,6 @@ impl TurnFace {
         turn: String,
         said: Vec<UserInput>,
         client_id: Option<String>,
-        before: Usage,
         window: Option<u64>,
     ) -> Self {
         Self {
@@ -64,7 +60,6 @@ impl TurnFace {
             started_ms: 0,
             open: HashMap::new(),
             last_message: None,
-            before,
             window,
         }
     }
@@ -78,11 +73,11 @@ impl TurnFace {
         &self.turn
     }
 
-    /// Returns the notifications for an event that happened at `now_ms`.
-    pub fn event(&mut self, now_ms: u64, event: &Event) -> Vec<Notification> {
+    /// Returns the notifications for an event.
+    pub fn event(&mut self, event: &Event) -> Vec<Notification> {
         match event {
-            Event::TurnStarted => self.started(now_ms),
-            Event::ItemStarted(item) => self.item_started(now_ms, item),
+            Event::TurnStarted { at_ms } => self.started(*at_ms),
+            Event::ItemStarted(item) => self.item_started(item),
             Event::ItemUpdated(item) => self.plan(item).into_iter().collect(),
             Event::Delta { item, part, text } => self.delta(*item, *part, text),
             Event::Typed { item, session, text } => {
@@ -97,7 +92,7 @@ impl TurnFace {
                 });
                 told.into_iter().collect()
             }
-            Event::ItemCompleted(item) => self.item_completed(now_ms, item),
+            Event::ItemCompleted(item) => self.item_completed(item),
             Event::ItemDiscarded(item) => {
                 // This protocol has no notification for it: the item never completes.
                 self.open.remove(item);
@@ -116,14 +111,13 @@ impl TurnFace {
                 let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
                 vec![self.warning(words.join("\n"))]
             }
-            Event::TurnCompleted { usage } => {
-                let last = usage.since(self.before);
+            Event::TurnCompleted { usage, turn_usage, at_ms } => {
                 let token_usage = TokenUsage {
                     total: (*usage).into(),
-                    last: last.into(),
+                    last: (*turn_usage).into(),
                     model_context_window: self.window,
                 };
-                self.ended(now_ms, TurnStatus::Completed);
+                self.ended(*at_ms, TurnStatus::Completed);
                 vec![
                     Notification::TokenUsageUpdated {
                         thread_id: self.thread.clone(),
@@ -134,15 +128,15 @@ impl TurnFace {
                     self.completed(),
                 ]
             }
-            Event::TurnFailed(cause) => {
+            Event::TurnFailed { error: cause, at_ms } => {
                 let error =
                     TurnError::new(cause.message.clone(), to_camel(error_info(cause.cause)), None);
-                self.ended(now_ms, TurnStatus::Failed);
+                self.ended(*at_ms, TurnStatus::Failed);
                 self.turn.error = Some(error.clone());
                 vec![self.status(Status::SystemError), self.error(error, false), self.completed()]
             }
-            Event::TurnInterrupted => {
-                self.ended(now_ms, TurnStatus::Interrupted);
+            Event::TurnInterrupted { at_ms } => {
+                self.ended(*at_ms, TurnStatus::Interrupted);
                 vec![self.status(Status::Idle), self.completed()]
             }
             // The creator of the thread reports it; this build does not ask.
@@ -171,7 +165,7 @@ impl TurnFace {
         told
     }
 
-    fn item_started(&mut self, now_ms: u64, item: &EngineItem) -> Vec<Notification> {
+    fn item_started(&mut self, item: &EngineItem) -> Vec<Notification> {
         let name = item.name(&self.turn.id);
         let Some(body) = Body::from_item(name.clone(), &item.body, None) else {
             return self.plan(item).into_iter().collect();
@@ -180,16 +174,22 @@ impl TurnFace {
             ItemBody::AgentMessage { .. } => Kind::Message,
             ItemBody::Reasoning { .. } => Kind::Reasoning { part: None },
             ItemBody::Command(_) => Kind::Command,
-            _ => Kind::Other,
+            ItemBody::Plan { .. } => Kind::Plan,
+            ItemBody::FileChange { .. }
+            | ItemBody::WebSearch { .. }
+            | ItemBody::ToolCall(_)
+            | ItemBody::RefusedCall(_)
+            | ItemBody::TodoList { .. }
+            | ItemBody::Compaction { .. } => Kind::Other,
         };
-        self.open.insert(item.id, Open { name, kind, started_ms: now_ms });
-        vec![self.begins(now_ms, begun(body))]
+        self.open.insert(item.id, Open { name, kind });
+        vec![self.begins(item.started_ms, begun(body))]
     }
 
-    fn item_completed(&mut self, now_ms: u64, item: &EngineItem) -> Vec<Notification> {
+    fn item_completed(&mut self, item: &EngineItem) -> Vec<Notification> {
         let open = self.open.remove(&item.id);
         let name = open.as_ref().map_or_else(|| item.name(&self.turn.id), |open| open.name.clone());
-        let started_ms = open.map_or(now_ms, |open| open.started_ms);
+        let (started_ms, now_ms) = (item.started_ms, item.completed_ms.unwrap_or(item.started_ms));
         let duration_ms = now_ms.saturating_sub(started_ms);
         let Some(body) = Body::from_item(name, &item.body, Some(duration_ms)) else {
             return Vec::new();
@@ -207,6 +207,9 @@ impl TurnFace {
         match (&mut open.kind, part) {
             (Kind::Message, DeltaPart::Message) => {
                 vec![Notification::AgentMessageDelta { thread_id, turn_id, item_id, delta }]
+            }
+            (Kind::Plan, DeltaPart::Plan) => {
+                vec![Notification::PlanDelta { thread_id, turn_id, item_id, delta }]
             }
             (Kind::Command, DeltaPart::Output) => {
                 vec![Notification::CommandOutputDelta { thread_id, turn_id, item_id, delta }]
@@ -230,10 +233,16 @@ impl TurnFace {
                 });
                 told
             }
+            // The reference sends raw reasoning only on demand; the completed item has it.
+            (Kind::Reasoning { .. }, DeltaPart::Reasoning(_)) => Vec::new(),
             // A part that does not match its item.
             (
-                Kind::Message | Kind::Command | Kind::Reasoning { .. } | Kind::Other,
-                DeltaPart::Message | DeltaPart::Output | DeltaPart::Summary(_),
+                Kind::Message | Kind::Plan | Kind::Command | Kind::Reasoning { .. } | Kind::Other,
+                DeltaPart::Message
+                | DeltaPart::Plan
+                | DeltaPart::Output
+                | DeltaPart::Summary(_)
+                | DeltaPart::Reasoning(_),
             ) => Vec::new(),
         }
     }
@@ -311,6 +320,7 @@ fn timed(started_ms: u64, completed_ms: Option<u64>, body: Body) -> Item {
 fn begun(body: Body) -> Body {
     match body {
         Body::AgentMessage { id, .. } => Body::agent_message(id, String::new()),
+        Body::Plan { id, .. } => Body::Plan { id, text: String::new() },
         Body::Reasoning { id, .. } => {
             Body::Reasoning { id, summary: Vec::new(), content: Vec::new() }
         }
@@ -325,6 +335,7 @@ mod tests {
 
     use protocol::error::{ErrorClass, RetryAdvice, TurnError as Cause, TurnErrorCause};
     use protocol::item::{Command, Status as ItemStatus, Step};
+    use protocol::usage::Usage;
     use serde_json::Value;
 
     use super::*;
@@ -341,17 +352,33 @@ mod tests {
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
         let said = vec![UserInput::Text { text: "hi".into(), text_elements: Vec::new() }];
-        let mut face =
-            TurnFace::new("th".into(), "tu".into(), said, None, Usage::default(), Some(9));
+        let mut face = TurnFace::new("th".into(), "tu".into(), said, None, Some(9));
         let mut got = Vec::new();
         for (second, event) in (1..).zip(events) {
-            for told in face.event(second * 1000, event) {
+            for told in face.event(&at(event, second * 1000)) {
                 let line: Value = serde_json::from_str(&told.line(second * 1000)).unwrap();
                 assert_eq!(line["method"], told.method(), "{line}");
                 got.push(short(&line));
             }
         }
         assert_eq!(got, want);
+    }
+
+    /// Stamps an event as the engine would; items start a second before they end.
+    fn at(event: &Event, now_ms: u64) -> Event {
+        let mut event = event.clone();
+        match &mut event {
+            Event::TurnStarted { at_ms }
+            | Event::TurnCompleted { at_ms, .. }
+            | Event::TurnFailed { at_ms, .. }
+            | Event::TurnInterrupted { at_ms } => *at_ms = now_ms,
+            Event::ItemStarted(item) => item.started_ms = now_ms,
+            Event::ItemCompleted(item) => {
+                (item.started_ms, item.completed_ms) = (now_ms - 1000, Some(now_ms));
+            }
+            _ => {}
+        }
+        event
     }
 
     fn short(line: &Value) -> String {
@@ -390,7 +417,7 @@ mod tests {
 
     #[track_caller]
     fn check_turn(events: Vec<Event>, want: &[&str]) {
-        let all: Vec<_> = std::iter::once(Event::TurnStarted).chain(events).collect();
+        let all: Vec<_> = std::iter::once(Event::TurnStarted { at_ms: 0 }).chain(events).collect();
         check(&all, &[&BEGIN, want].concat());
     }
 
@@ -399,10 +426,16 @@ mod tests {
         let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
         check_turn(
             vec![
-                Event::ItemStarted(item(0, ItemBody::Reasoning { summary: vec!["x".into()] })),
+                Event::ItemStarted(item(
+                    0,
+                    ItemBody::Reasoning { summary: vec!["x".into()], content: Vec::new() },
+                )),
                 Event::Delta { item: ItemId(0), part: DeltaPart::Summary(0), text: "t".into() },
                 Event::Delta { item: ItemId(0), part: DeltaPart::Summary(1), text: "u".into() },
-                Event::ItemCompleted(item(0, ItemBody::Reasoning { summary: vec!["tu".into()] })),
+                Event::ItemCompleted(item(
+                    0,
+                    ItemBody::Reasoning { summary: vec!["tu".into()], content: Vec::new() },
+                )),
                 Event::ItemStarted(item(1, message("early"))),
                 Event::Delta { item: ItemId(1), part: DeltaPart::Message, text: "one".into() },
                 Event::Delta {
@@ -411,7 +444,7 @@ mod tests {
                     text: "of nothing".into(),
                 },
                 Event::ItemCompleted(item(1, message("one"))),
-                Event::TurnCompleted { usage },
+                Event::TurnCompleted { usage, turn_usage: usage, at_ms: 0 },
             ],
             &[
                 "item/started tu-0 reasoning ",
@@ -461,12 +494,13 @@ mod tests {
     fn turns_without_an_answer() {
         let retrying =
             Event::Retrying { attempt: 1, limit: 5, delay: Duration::ZERO, reason: "r".into() };
-        let failed = Event::TurnFailed(Cause {
+        let error = Cause {
             cause: TurnErrorCause::Sample(ErrorClass::ContextFull),
             message: "full".into(),
             attempts: 1,
             retry: RetryAdvice::Never,
-        });
+        };
+        let failed = Event::TurnFailed { error, at_ms: 0 };
         check_turn(
             vec![
                 Event::ItemStarted(item(0, message(""))),
@@ -483,7 +517,7 @@ mod tests {
             ],
         );
         check_turn(
-            vec![Event::TurnInterrupted],
+            vec![Event::TurnInterrupted { at_ms: 0 }],
             &["thread/status/changed idle", "turn/completed interrupted 0 1000"],
         );
     }

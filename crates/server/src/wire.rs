@@ -1,7 +1,7 @@
 //! Threads, turns and items in the client format. The order of fields is the reference's.
 
 use protocol::item::{
-    Change, ChangeKind, Command, EndpointCall, ItemBody, Status as ItemStatus, WebSearchAction,
+    Change, ChangeKind, Command, ItemBody, Status as ItemStatus, ToolCall, WebSearchAction,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -295,6 +295,8 @@ pub enum Body {
         delivery: (),
         questions: (),
     },
+    /// A plan that the model proposes.
+    Plan { id: String, text: String },
     /// Reasoning of the model.
     Reasoning { id: String, summary: Vec<String>, content: Vec<String> },
     /// A command and its result.
@@ -314,7 +316,7 @@ pub enum Body {
     },
     /// A patch and its result.
     FileChange { id: String, changes: Vec<FileChange>, status: &'static str },
-    /// A call that the endpoint ran itself, in the format of an MCP tool call.
+    /// A call of a tool that is not ours.
     McpToolCall {
         id: String,
         server: String,
@@ -340,7 +342,7 @@ pub enum Body {
 pub struct FileChange {
     path: String,
     kind: Value,
-    /// Always empty: this build does not keep diffs.
+    /// The content of a new or deleted file, or a unified diff.
     diff: String,
 }
 
@@ -380,8 +382,8 @@ impl Body {
         }
     }
 
-    /// Creates a call that the endpoint ran; `duration_ms` once it has ended.
-    pub fn endpoint_call(id: String, call: &EndpointCall, duration_ms: Option<u64>) -> Self {
+    /// Creates a call of a tool that is not ours; `duration_ms` once it has ended.
+    pub fn tool_call(id: String, call: &ToolCall, duration_ms: Option<u64>) -> Self {
         let begun = call.status == ItemStatus::InProgress;
         let content = json!([{"type": "text", "text": call.output}]);
         let result = json!({"content": content, "structuredContent": null, "_meta": null});
@@ -408,9 +410,9 @@ impl Body {
             kind: match change.kind {
                 ChangeKind::Add => json!({"type": "add"}),
                 ChangeKind::Delete => json!({"type": "delete"}),
-                ChangeKind::Update => json!({"type": "update", "move_path": null}),
+                ChangeKind::Update => json!({"type": "update", "move_path": change.moved_to}),
             },
-            diff: String::new(),
+            diff: change.diff.to_string(),
         };
         let changes = changes.iter().map(change).collect();
         Self::FileChange { id, changes, status: status_name(status) }
@@ -420,12 +422,13 @@ impl Body {
     pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
             ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),
-            ItemBody::Reasoning { summary } => {
-                Self::Reasoning { id, summary: summary.clone(), content: Vec::new() }
+            ItemBody::Reasoning { summary, content } => {
+                Self::Reasoning { id, summary: summary.clone(), content: content.clone() }
             }
+            ItemBody::Plan { text } => Self::Plan { id, text: text.to_string() },
             ItemBody::Command(command) => Self::command(id, command, duration_ms),
-            ItemBody::EndpointCall(call) => Self::endpoint_call(id, call, duration_ms),
-            ItemBody::RefusedCall(call) => Self::endpoint_call(id, &call.as_failed(), duration_ms),
+            ItemBody::ToolCall(call) => Self::tool_call(id, call, duration_ms),
+            ItemBody::RefusedCall(call) => Self::tool_call(id, &call.as_failed(), duration_ms),
             ItemBody::FileChange { changes, status, .. } => Self::file_change(id, changes, *status),
             ItemBody::WebSearch { query, action, .. } => {
                 Self::WebSearch { id, query: query.clone(), action: Some(search_action(action)) }

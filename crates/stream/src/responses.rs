@@ -87,6 +87,8 @@ struct Wire<'a> {
     #[serde(default, borrow)]
     summary_index: Option<&'a RawValue>,
     #[serde(default, borrow)]
+    content_index: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     response: Option<&'a RawValue>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
@@ -139,6 +141,12 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
             let delta = string(wire.delta)?;
             let part = seen.summary_part(wire.output_index, wire.summary_index);
             StreamEvent::SummaryDelta { part, text: delta }
+        }
+        "response.reasoning_text.delta" => {
+            let index = wire.content_index.and_then(|index| index.get().parse().ok());
+            // As with summaries, a number out of all proportion is not to be believed.
+            let part = index.unwrap_or(0).min(SUMMARY_JUMP_MAX);
+            StreamEvent::ReasoningDelta { part, text: string(wire.delta)? }
         }
         "response.output_item.added" => StreamEvent::ItemAdded(part(wire.item)?),
         "response.output_item.done" => {

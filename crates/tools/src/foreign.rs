@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use policy::{Effect, ToolCallRequest};
 use protocol::call::{Payload, Report};
-use protocol::item::{EndpointCall, ItemBody, Status};
+use protocol::item::{ItemBody, Status, ToolCall};
 use protocol::responses::OutputBody;
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ impl ForeignTool {
     }
 
     fn item(&self, arguments: &str, output: &str, status: Status) -> ItemBody {
-        ItemBody::EndpointCall(EndpointCall {
+        ItemBody::ToolCall(ToolCall {
             server: self.server.clone(),
             tool: self.spec.name.clone(),
             arguments: arguments.to_owned(),

@@ -264,6 +264,8 @@ fn change(change: &::patch::Change) -> Change {
             ChangeKind::Delete => item::ChangeKind::Delete,
             ChangeKind::Update => item::ChangeKind::Update,
         },
+        moved_to: change.moved_to.as_ref().map(|path| path.display().to_string()),
+        diff: change.diff.as_str().into(),
     }
 }
 

@@ -15,7 +15,7 @@ use protocol::open::Raw;
 use protocol::persist::Persist;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Outcome, Purpose, Turn, TurnOptions};
+use super::{Purpose, Turn, TurnOptions};
 use crate::compaction::{self, Ending, Room};
 use crate::context::{Context, user_message};
 use crate::prompt;
@@ -243,7 +243,7 @@ impl Turn {
             self.emit(Event::ItemCompleted(Item::new(id, ItemBody::Compaction { reason })));
         }
         if self.compaction.only {
-            return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+            return self.complete();
         }
         self.sample(Purpose::Answer);
     }

@@ -1,6 +1,6 @@
 //! Calls of kinds that only endpoints run: each item contains its result.
 
-use protocol::item::{EndpointCall, Status};
+use protocol::item::{Status, ToolCall};
 use protocol::open::Raw;
 use protocol::responses::is_failure;
 use serde_json::Value;
@@ -18,7 +18,7 @@ const KINDS: &[(&str, &str, &[&str], &[&str])] = &[
 ];
 
 /// Parses such a call; none if the item is of another kind.
-pub(super) fn read(raw: &Raw, bytes_max: usize) -> Option<EndpointCall> {
+pub(super) fn read(raw: &Raw, bytes_max: usize) -> Option<ToolCall> {
     let kind = raw.kind()?;
     let (_, tool, arguments, outputs) = KINDS.iter().find(|(name, ..)| *name == kind)?;
     let item: Value = serde_json::from_str(raw.as_str()).ok()?;
@@ -31,8 +31,8 @@ pub(super) fn read(raw: &Raw, bytes_max: usize) -> Option<EndpointCall> {
     let error = text(&item["error"]);
     let failed = error.is_some() || is_failure(item["status"].as_str());
     let output = error.or_else(|| first(outputs)).unwrap_or_default();
-    Some(EndpointCall {
-        server: first(&["server_label"]).unwrap_or_else(|| EndpointCall::SERVER.to_owned()),
+    Some(ToolCall {
+        server: first(&["server_label"]).unwrap_or_else(|| ToolCall::SERVER.to_owned()),
         tool: first(&["name"]).unwrap_or_else(|| (*tool).to_owned()),
         arguments: call::bound_text(first(arguments).unwrap_or_default(), bytes_max),
         output: call::bound_text(output, bytes_max),

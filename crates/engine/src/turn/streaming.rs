@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{CallKey, ItemId};
-use protocol::item::{EndpointCall, Item, ItemBody, Status};
+use protocol::item::{Item, ItemBody, Status, ToolCall};
 use protocol::open::{Open, Raw};
 use protocol::persist::Persist;
 use protocol::responses::{
@@ -108,6 +108,9 @@ impl Turn {
             (Purpose::Answer, StreamEvent::SummaryDelta { part, text }) => {
                 self.on_delta(Kind::Reasoning, DeltaPart::Summary(part), text);
             }
+            (Purpose::Answer, StreamEvent::ReasoningDelta { part, text }) => {
+                self.on_delta(Kind::Reasoning, DeltaPart::Reasoning(part), text);
+            }
             (Purpose::Answer, StreamEvent::ItemDone(item)) => self.on_done(item),
             (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
                 self.compaction.set_summary(message.content.text());
@@ -115,7 +118,12 @@ impl Turn {
             (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
             // A summary is not shown, and an item of an unknown kind only when it is complete.
             (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
-            (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::SummaryDelta { .. }) => {}
+            (
+                Purpose::Summary,
+                StreamEvent::TextDelta(_)
+                | StreamEvent::SummaryDelta { .. }
+                | StreamEvent::ReasoningDelta { .. },
+            ) => {}
         }
         self.stop_listening(purpose);
     }
@@ -376,12 +384,12 @@ impl Turn {
         } else if let Some(returned) = self.calls.returned(key) {
             self.keep(Persist::Returned(returned));
         }
-        self.show_endpoint_call(call_id, body);
+        self.show_hosted_call(call_id, body);
     }
 
-    fn show_endpoint_call(&mut self, call_id: Option<String>, body: EndpointCall) {
+    fn show_hosted_call(&mut self, call_id: Option<String>, body: ToolCall) {
         let id = self.new_item();
-        let item = Item { call_id, ..Item::new(id, ItemBody::EndpointCall(body)) };
+        let item = Item { call_id, ..Item::new(id, ItemBody::ToolCall(body)) };
         self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));
         self.emit(Event::ItemCompleted(item));
     }
@@ -393,7 +401,7 @@ impl Turn {
         let kind = raw.kind().map(std::borrow::Cow::into_owned);
         self.keep(Persist::Original(raw));
         match hosted {
-            Some(body) => self.show_endpoint_call(None, body),
+            Some(body) => self.show_hosted_call(None, body),
             None => self.unshown.kind(kind.as_deref().unwrap_or("an item without a type")),
         }
     }
@@ -425,7 +433,7 @@ struct Made {
     payload: Payload,
     whole: bool,
     /// Its item, if the endpoint runs it.
-    item: EndpointCall,
+    item: ToolCall,
 }
 
 fn endpoint_call(
@@ -433,10 +441,10 @@ fn endpoint_call(
     tool: &str,
     arguments: &str,
     status: &Option<String>,
-) -> EndpointCall {
+) -> ToolCall {
     let failed = is_failure(status.as_deref());
-    EndpointCall {
-        server: server.unwrap_or_else(|| EndpointCall::SERVER.to_owned()),
+    ToolCall {
+        server: server.unwrap_or_else(|| ToolCall::SERVER.to_owned()),
         tool: tool.to_owned(),
         arguments: arguments.to_owned(),
         output: String::new(),
@@ -460,7 +468,9 @@ fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
         }
         KnownItem::Reasoning(reasoning) => {
             let summary = reasoning.summary.iter().map(|part| part.text.clone()).collect();
-            Some((Kind::Reasoning, reasoning.id.clone(), ItemBody::Reasoning { summary }))
+            let content = reasoning.texts();
+            let body = ItemBody::Reasoning { summary, content };
+            Some((Kind::Reasoning, reasoning.id.clone(), body))
         }
         KnownItem::WebSearchCall(call) => {
             let action = call.action();

@@ -24,7 +24,7 @@ use protocol::error::{ErrorClass, SampleError};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
-    Command, EndpointCall, Item, ItemBody, RefusedCall, Status, Step, StepStatus, WebSearchAction,
+    Command, Item, ItemBody, RefusedCall, Status, Step, StepStatus, ToolCall, WebSearchAction,
 };
 use protocol::open::Open;
 use protocol::responses::{
@@ -71,6 +71,7 @@ impl Default for Play {
         let tool = |name: &str, parallel| (name.to_owned(), ToolTraits { parallel });
         Self {
             options: TurnOptions {
+                started_ms: 0,
                 tools: [tool("read", true), tool("write", false)].into(),
                 limits: Limits::default(),
                 retry: RetryLimits { request_max: 1, stream_max: 2 },
@@ -434,7 +435,7 @@ fn brief_action(action: &Action, turn: &Turn) -> String {
 
 fn brief_event(event: &Event) -> String {
     match event {
-        Event::TurnStarted => "* turn started".into(),
+        Event::TurnStarted { .. } => "* turn started".into(),
         Event::ItemStarted(item) => format!("* started {}", brief_item(item)),
         Event::ItemUpdated(item) => format!("* updated {}", brief_item(item)),
         Event::ItemCompleted(item) => format!("* completed {}", brief_item(item)),
@@ -451,12 +452,12 @@ fn brief_event(event: &Event) -> String {
         Event::Retrying { attempt, limit, reason, .. } => {
             format!("* retrying {attempt}/{limit} {reason}")
         }
-        Event::TurnCompleted { usage } => format!("* turn completed {}", usage.input_tokens),
-        Event::TurnFailed(error) => {
+        Event::TurnCompleted { usage, .. } => format!("* turn completed {}", usage.input_tokens),
+        Event::TurnFailed { error, .. } => {
             let protocol::error::TurnError { message, attempts, retry, .. } = error;
             format!("* turn failed after {attempts}, retry {retry:?}: {message}")
         }
-        Event::TurnInterrupted => "* turn interrupted".into(),
+        Event::TurnInterrupted { .. } => "* turn interrupted".into(),
         Event::ApprovalRequested { id, request, .. } => {
             let Subject::Command { argv, .. } = &request.subject else { panic!("{request:?}") };
             format!("* approval {} requested: {}", id.0, argv[0])
@@ -487,10 +488,16 @@ fn shown(command: String) -> ItemBody {
 fn brief_item(Item { id, body, .. }: &Item) -> String {
     let body = match body {
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
-        ItemBody::Reasoning { summary } => format!("reasoning {summary:?}"),
+        ItemBody::Reasoning { summary, content } if content.is_empty() => {
+            format!("reasoning {summary:?}")
+        }
+        ItemBody::Reasoning { summary, content } => {
+            format!("reasoning {summary:?} raw {content:?}")
+        }
+        ItemBody::Plan { text } => format!("plan {text:?}"),
         ItemBody::WebSearch { call, query, .. } => format!("search {call} {query:?}"),
-        ItemBody::EndpointCall(call) => {
-            let EndpointCall { server, tool, arguments, output, status } = call;
+        ItemBody::ToolCall(call) => {
+            let ToolCall { server, tool, arguments, output, status } = call;
             format!("{server}'s {tool} {arguments} -> {output:?} {status:?}")
         }
         ItemBody::TodoList { steps } => {

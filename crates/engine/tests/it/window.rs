@@ -68,6 +68,7 @@ impl Thread {
     fn turn(&mut self, said: &str) -> Outcome {
         let TurnParts { context, usage, context_tokens, numbers } = self.parts.take().unwrap();
         let options = TurnOptions {
+            started_ms: 0,
             tools: [("read".to_owned(), ToolTraits { parallel: true })].into(),
             limits: Limits { requests_max: 20, ..Limits::default() },
             retry: RetryLimits { request_max: 0, stream_max: 0 },
@@ -92,7 +93,7 @@ impl Thread {
                     turn.handle(0, Input::Returned(call.key, output)).unwrap();
                 }
                 Action::Emit(Event::Warning(text)) => self.told.push(text),
-                Action::Emit(Event::TurnFailed(error)) => self.told.push(error.message),
+                Action::Emit(Event::TurnFailed { error, .. }) => self.told.push(error.message),
                 Action::Finish(outcome) => break outcome,
                 _ => {}
             }

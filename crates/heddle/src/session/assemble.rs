@@ -19,7 +19,7 @@ use protocol::open::Raw;
 use protocol::responses::{self, KnownItem};
 use providers::{Client, Endpoint, Identity, WireApi};
 use runtime::{
-    EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,
+    Clock, EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,
     ThreadOptions, Toolset,
 };
 use serde_json::value::{RawValue, to_raw_value};
@@ -84,6 +84,7 @@ pub(crate) struct ThreadRequest {
     pub(crate) source: String,
     pub(crate) injected: Injected,
     pub(crate) observer: Observer,
+    pub(crate) clock: Clock,
 }
 
 /// A thread that is ready to run, and what is known of it.
@@ -121,6 +122,7 @@ pub(crate) fn thread(
         source,
         injected,
         observer,
+        clock,
     } = wanted;
     let Settings { config, warnings, preferences } = settings;
     warnings.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
@@ -186,6 +188,7 @@ pub(crate) fn thread(
     let tools = Toolset::new(tools, &hosted, Arc::clone(&sessions));
     let window = config.model_context_window.or(known.context_window);
     let options = ThreadOptions {
+        clock,
         request: RequestOptions {
             model: model.clone(),
             instructions,

@@ -72,7 +72,7 @@ async fn play(lab: &Lab, spec: ThreadSpec, arguments: &str) -> (String, Option<S
     let thread: Thread = lab.heddle.start(lab.spec(spec, answers)).await.unwrap();
     let result = thread.turn("go").run().await.unwrap();
     let status = result.items.iter().find_map(|item| match &item.body {
-        ItemBody::EndpointCall(call) => {
+        ItemBody::ToolCall(call) => {
             assert_eq!((call.server.as_str(), call.tool.as_str()), ("host", "word"));
             Some(call.status)
         }

@@ -1,7 +1,6 @@
 //! Everything that is written is read back as the same value; unknown content byte for byte.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use log::event::{
     AgentMessage, ItemCompleted, TaskComplete, TaskError, TaskStarted, ThreadRolledBack,
@@ -19,8 +18,8 @@ use proptest::sample::select;
 use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, EndpointCall, Item, ItemBody, RefusedCall,
-    Status, WebSearchAction,
+    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, ToolCall,
+    WebSearchAction,
 };
 use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
@@ -86,9 +85,16 @@ fn command() -> BoxedStrategy<Command> {
 }
 
 fn body() -> BoxedStrategy<ItemBody> {
-    let change =
-        ("/[a-z]{1,8}", select(vec![ChangeKind::Add, ChangeKind::Delete, ChangeKind::Update]))
-            .prop_map(|(path, kind)| Change { path, kind });
+    let change = (
+        "/[a-z]{1,8}",
+        select(vec![ChangeKind::Add, ChangeKind::Delete, ChangeKind::Update]),
+        of("/[a-z]{1,8}"),
+        text(),
+    )
+        .prop_map(|(path, kind, moved_to, diff)| {
+            let moved_to = moved_to.filter(|_| kind == ChangeKind::Update);
+            Change { path, kind, moved_to, diff: diff.into() }
+        });
     let changes = vec(change, 0..4).prop_map(|mut changes| {
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         changes.dedup_by(|one, other| one.path == other.path);
@@ -107,18 +113,25 @@ fn body() -> BoxedStrategy<ItemBody> {
     // A failed call of a server with our own name is one that we refused.
     let call = ("[a-g]{1,6}", text(), json_text(), text(), status()).prop_map(
         |(server, tool, arguments, output, status)| {
-            ItemBody::EndpointCall(EndpointCall { server, tool, arguments, output, status })
+            ItemBody::ToolCall(ToolCall { server, tool, arguments, output, status })
         },
     );
     let reasons =
         vec![CompactionReason::Requested, CompactionReason::NearlyFull, CompactionReason::Refused];
     prop_oneof![
         text().prop_map(|text| ItemBody::AgentMessage { text: text.into() }),
-        vec(text(), 0..3).prop_map(|summary| ItemBody::Reasoning { summary }),
+        (vec(text(), 0..3), vec(text(), 0..3))
+            .prop_map(|(summary, content)| ItemBody::Reasoning { summary, content }),
+        text().prop_map(|text| ItemBody::Plan { text: text.into() }),
         command().prop_map(ItemBody::Command),
         refused,
         Just(ItemBody::FileChange {
-            changes: vec![Change { path: "/a".into(), kind: ChangeKind::Add }],
+            changes: vec![Change {
+                path: "/a".into(),
+                kind: ChangeKind::Add,
+                moved_to: None,
+                diff: "x".into(),
+            }],
             status: Status::Completed,
             refusal: None,
         }),
@@ -143,12 +156,17 @@ fn item() -> BoxedStrategy<LoggedItem> {
                 body,
                 ItemBody::Command(_)
                     | ItemBody::FileChange { .. }
-                    | ItemBody::EndpointCall(_)
+                    | ItemBody::ToolCall(_)
                     | ItemBody::RefusedCall(_)
             );
-            let item =
-                Item { call_id, stopped: stopped && can_stop, ..Item::new(ItemId(id), body) };
-            LoggedItem::from_item("t1", &item, Duration::from_millis(ms))
+            let item = Item {
+                call_id,
+                stopped: stopped && can_stop,
+                started_ms: 1_000,
+                completed_ms: Some(1_000 + ms),
+                ..Item::new(ItemId(id), body)
+            };
+            LoggedItem::from_item("t1", &item)
         },
     );
     let users = (text(), vec(text(), 0..3)).prop_map(|(id, texts)| {

@@ -46,6 +46,35 @@ fn sketch(edit: &Edit) -> String {
     }
 }
 
+/// Compares the diffs of the changes.
+#[test]
+fn diffs() {
+    let check = |old: &str, body: &str, want: &str| {
+        let mut memory = Memory::new([("f", old.as_bytes())]);
+        let plan = memory.apply(&format!("*** Begin Patch\n{body}*** End Patch\n")).unwrap();
+        assert_eq!(plan.changes()[0].diff, want, "{body}");
+    };
+    check("one\ntwo\n", "*** Update File: f\n-one\n+ONE\n", "@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n");
+    check("n\n", "*** Update File: f\n-n\n+N\n", "@@ -1 +1 @@\n-n\n+N\n");
+    check("n\n", "*** Delete File: f\n", "n\n");
+    check("n\n", "*** Add File: g\n+a\n+b\n", "a\nb\n");
+    check("", "*** Update File: f\n+a\n", "@@ -0,0 +1 @@\n+a\n");
+    check(
+        "a",
+        "*** Update File: f\n+b\n",
+        "@@ -1 +1,2 @@\n-a\n\\ No newline at end of file\n+a\n+b\n",
+    );
+    let lines = |range: std::ops::Range<usize>| range.map(|n| format!("{n}\n")).collect::<String>();
+    check(
+        &lines(1..21),
+        "*** Update File: f\n-5\n@@\n-12\n+twelve\n@@\n-20\n",
+        "@@ -2,14 +2,13 @@\n 2\n 3\n 4\n-5\n 6\n 7\n 8\n 9\n 10\n 11\n-12\n+twelve\n 13\n 14\n 15\n\
+         @@ -17,4 +16,3 @@\n 17\n 18\n 19\n-20\n",
+    );
+    let long = "x\n".repeat(1 << 20);
+    check(&long, "*** Delete File: f\n", "");
+}
+
 #[test]
 fn edits() {
     check("*** Add File: x/../new/y\n+1\n", Ok(&["add new/y \"1\\n\""]));

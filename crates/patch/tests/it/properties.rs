@@ -40,6 +40,7 @@ proptest! {
         ending in prop::sample::select(&["\n", "\r\n"]),
         context in 0..4_usize,
         unique in any::<bool>(),
+        cut_end in any::<bool>(),
     ) {
         if unique {
             old.iter_mut().zip(0..).for_each(|(line, number): (_, usize)| *line += &format!("{number}"));
@@ -49,12 +50,64 @@ proptest! {
         let join = |lines: &[String]| lines.iter().map(|l| format!("{l}{ending}")).collect::<String>();
         let mut memory = Memory::new([("f", join(&old).as_bytes())]);
         let text = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
-        memory.apply(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        // The last line of a file may lack its ending.
+        let mut before = join(&old);
+        let cut_end = cut_end && old.last().is_some_and(|last| !last.is_empty());
+        if cut_end {
+            before.truncate(before.len() - ending.len());
+            memory = Memory::new([("f", before.as_bytes())]);
+        }
+        let plan = memory.apply(&text);
+        let plan = plan.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         let got = String::from_utf8(memory.0[&Path::new(BASE).join("f")].clone()).unwrap();
         // An empty file has no ending to follow.
         let want = if old.is_empty() { join(&new).replace("\r\n", "\n") } else { join(&new) };
-        prop_assert_eq!(got, want, "{}", text);
+        let diff = &plan.changes()[0].diff;
+        prop_assert_eq!(&undiff(&before, diff), &got, "{}", diff);
+        if !cut_end {
+            prop_assert_eq!(got, want, "{}", text);
+        }
     }
+}
+
+/// Applies a unified diff as strictly as any tool does.
+fn undiff(old: &str, diff: &str) -> String {
+    let old: Vec<_> = old.split_inclusive('\n').collect();
+    let (mut at, mut new, mut new_lines) = (0, String::new(), 0);
+    let mut lines = diff.split_inclusive('\n').peekable();
+    while let Some(head) = lines.next() {
+        let ranges = head.strip_prefix("@@ -").unwrap().strip_suffix(" @@\n").unwrap();
+        let (before, after) = ranges.split_once(" +").unwrap();
+        let range = |text: &str| match text.split_once(',') {
+            Some((from, count)) => (from.parse::<usize>().unwrap(), count.parse().unwrap()),
+            None => (text.parse().unwrap(), 1),
+        };
+        let ((from, count), (new_from, new_count)) = (range(before), range(after));
+        let start = if count == 0 { from } else { from - 1 };
+        old[at..start].iter().for_each(|line| new.push_str(line));
+        new_lines += start - at;
+        at = start;
+        assert_eq!(new_lines, if new_count == 0 { new_from } else { new_from - 1 }, "{diff}");
+        let ends = (at + count, new_lines + new_count);
+        while lines.peek().is_some_and(|line| !line.starts_with("@@ ")) {
+            let mut line = lines.next().unwrap().to_owned();
+            if lines.next_if_eq(&"\\ No newline at end of file\n").is_some() {
+                line.pop();
+            }
+            let (mark, text) = line.split_at(1);
+            if mark != "+" {
+                assert_eq!(old[at], text, "{diff}");
+                at += 1;
+            }
+            if mark != "-" {
+                new.push_str(text);
+                new_lines += 1;
+            }
+        }
+        assert_eq!((at, new_lines), ends, "{diff}");
+    }
+    old[at..].iter().for_each(|line| new.push_str(line));
+    new
 }
 
 /// Sizes at which anything quadratic would not finish in time.

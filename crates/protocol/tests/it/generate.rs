@@ -1,7 +1,8 @@
 //! Generated values and JSON text, for the properties of the other files.
 
 use proptest::prelude::*;
-use protocol::item::{Change, ChangeKind, Status, WebSearchAction};
+use protocol::exec::FileUpdate;
+use protocol::item::{ChangeKind, Status, WebSearchAction};
 use protocol::usage::Usage;
 
 /// Text with characters that JSON has to escape.
@@ -32,9 +33,9 @@ pub(crate) fn status() -> impl Strategy<Value = Status> {
     ])
 }
 
-pub(crate) fn change() -> impl Strategy<Value = Change> {
+pub(crate) fn change() -> impl Strategy<Value = FileUpdate> {
     let kind = prop::sample::select(vec![ChangeKind::Add, ChangeKind::Delete, ChangeKind::Update]);
-    (text(), kind).prop_map(|(path, kind)| Change { path, kind })
+    (text(), kind).prop_map(|(path, kind)| FileUpdate { path, kind })
 }
 
 pub(crate) fn action() -> impl Strategy<Value = WebSearchAction> {

@@ -44,6 +44,7 @@ fn play(frame: &[u8]) -> Seen {
     decoder.push(&bytes, &mut events).unwrap();
     decoder.finish(&mut events);
     let options = TurnOptions {
+        started_ms: 0,
         answer_check: None,
         tools: [("read".to_owned(), ToolTraits { parallel: true })].into(),
         limits: Limits::default(),
@@ -71,7 +72,7 @@ fn play(frame: &[u8]) -> Seen {
                     Event::Warning(_)
                     | Event::HistoryRepaired(_)
                     | Event::Retrying { .. }
-                    | Event::TurnFailed(_),
+                    | Event::TurnFailed { .. },
                 ) => seen.named = true,
                 // A tool shows its arguments.
                 Action::Run(call) => {

@@ -18,7 +18,7 @@ use protocol::id::ThreadId;
 use protocol::item::{Item, ItemBody};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
-    ApprovalFuture, Approver, Control, EndpointModel, RequestOptions, ResumeState, Thread,
+    ApprovalFuture, Approver, Clock, Control, EndpointModel, RequestOptions, ResumeState, Thread,
     ThreadOptions, Toolset,
 };
 use sandbox::Sandbox;
@@ -220,6 +220,7 @@ impl Host {
             thread_id: id.to_string(),
         };
         let options = ThreadOptions {
+            clock: Clock::default(),
             request: RequestOptions {
                 model: "m".into(),
                 instructions: String::new(),
@@ -299,8 +300,8 @@ fn brief(event: &Event, root: &Path) -> Option<String> {
         }
         Event::Warning(text) => Some(text.replace(&root.display().to_string(), "")),
         Event::TurnCompleted { .. } => Some("completed".to_owned()),
-        Event::TurnInterrupted => Some("interrupted".to_owned()),
-        Event::TurnFailed(error) => Some(format!("failed: {}", error.message)),
+        Event::TurnInterrupted { .. } => Some("interrupted".to_owned()),
+        Event::TurnFailed { error, .. } => Some(format!("failed: {}", error.message)),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::OutputBody;
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
-    EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
+    Clock, EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
 };
 use serde_json::{Value, json};
 use store::disk::{Disk, DiskFile, Entry, Metadata, Mode, RealDisk};
@@ -199,6 +199,7 @@ impl Host {
             thread_id: id.to_string(),
         };
         let options = ThreadOptions {
+            clock: Clock::default(),
             request: RequestOptions {
                 model: "m".into(),
                 instructions: String::new(),
@@ -300,7 +301,7 @@ impl Ran {
                 assert!(there, "item {} was shown before it was on disk", item.id.0);
             }
             Event::ItemDiscarded(_) => self.discarded += 1,
-            Event::TurnFailed(error) => self.failure = Some(error.message.clone()),
+            Event::TurnFailed { error, .. } => self.failure = Some(error.message.clone()),
             _ => {}
         }
     }

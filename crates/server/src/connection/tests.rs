@@ -154,6 +154,14 @@ const COMPLETED: Event = Event::TurnCompleted {
         output_tokens: 1,
         reasoning_output_tokens: 0,
     },
+    turn_usage: Usage {
+        input_tokens: 1,
+        cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
+        output_tokens: 1,
+        reasoning_output_tokens: 0,
+    },
+    at_ms: 0,
 };
 
 #[test]
@@ -200,7 +208,7 @@ fn a_turn() {
     play.check(&["OPEN start", "ok", "thread/started"]);
     play.turn();
     play.check(&["ok", "RUN turn1"]);
-    play.event(&Event::TurnStarted);
+    play.event(&Event::TurnStarted { at_ms: 0 });
     play.check(&["status active", "turn/started", "item/started", "item/completed"]);
     play.turn();
     assert!(play.seen.pop().unwrap().contains("turn1 is running"));
@@ -233,7 +241,7 @@ fn interruptions() {
         "ok",
         "INTERRUPT",
     ]);
-    play.event(&Event::TurnInterrupted);
+    play.event(&Event::TurnInterrupted { at_ms: 0 });
     play.check(&["status idle", "turn/completed interrupted"]);
 }
 
@@ -271,7 +279,7 @@ fn putting_away() {
     play.say("thread/archive", json!({"threadId": A}));
     play.say("thread/archive", json!({"threadId": A}));
     play.turn();
-    play.event(&Event::TurnInterrupted);
+    play.event(&Event::TurnInterrupted { at_ms: 0 });
     play.check(&[
         "ok",
         "RUN turn1",
@@ -307,11 +315,11 @@ fn the_end() {
 
     let mut play = Play::loaded();
     play.turn();
-    play.event(&Event::TurnStarted);
+    play.event(&Event::TurnStarted { at_ms: 0 });
     play.seen.clear();
     play.give(Input::End);
     play.turn();
-    play.event(&Event::TurnInterrupted);
+    play.event(&Event::TurnInterrupted { at_ms: 0 });
     play.give(Input::Closed(id()));
     // There is no client to notify.
     play.check(&["INTERRUPT", "CLOSE", "EXIT"]);
@@ -361,10 +369,10 @@ proptest! {
                 1 => play.say("turn/interrupt", json!({"threadId": A, "turnId": ""})),
                 2 => play.say("thread/archive", json!({"threadId": A})),
                 3 if running => play.event(&COMPLETED),
-                4 if running => play.event(&Event::TurnInterrupted),
+                4 if running => play.event(&Event::TurnInterrupted { at_ms: 0 }),
                 5 if closing => play.give(Input::Closed(id())),
                 6 => play.give(Input::Line(b"{")),
-                7 => play.event(&Event::TurnStarted),
+                7 => play.event(&Event::TurnStarted { at_ms: 0 }),
                 8 => play.give(Input::End),
                 _ => continue,
             }

@@ -93,6 +93,7 @@ fn brief(event: StreamEvent) -> String {
         StreamEvent::ItemAdded(added) => format!("added {}", item(added)),
         StreamEvent::TextDelta(text) => format!("+t{text}"),
         StreamEvent::SummaryDelta { text, .. } => format!("+r{text}"),
+        StreamEvent::ReasoningDelta { text, .. } => format!("+raw {text}"),
         StreamEvent::ItemDone(done) => item(done),
         StreamEvent::Completed(completion) => format!("completed {}", completion.total_tokens),
         StreamEvent::Failed(error) => format!("failed {:?}: {error}", error.class),

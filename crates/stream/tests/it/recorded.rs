@@ -57,6 +57,9 @@ fn render(bytes: &[u8], chunk_size: usize) -> String {
             StreamEvent::SummaryDelta { part, text: delta } => {
                 writeln!(text, "reasoning {part} {delta:?}")
             }
+            StreamEvent::ReasoningDelta { part, text: delta } => {
+                writeln!(text, "raw reasoning {part} {delta:?}")
+            }
             StreamEvent::ItemDone(item) => {
                 writeln!(text, "done {}", serde_json::to_string(&item).unwrap())
             }

@@ -15,7 +15,7 @@ use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
-    Change, ChangeKind, Command, EndpointCall, Item, ItemBody, RefusedCall, Status, WebSearchAction,
+    Change, ChangeKind, Command, Item, ItemBody, RefusedCall, Status, ToolCall, WebSearchAction,
 };
 use protocol::open::Raw;
 use protocol::persist::Persist;
@@ -48,6 +48,8 @@ struct Live {
     wires: Vec<Raw>,
     /// The transcript.
     said: Vec<(Kind, String)>,
+    /// When the open item started.
+    started_ms: u64,
     usage: Usage,
 }
 
@@ -68,6 +70,7 @@ impl Live {
             wires: Vec::new(),
             said: Vec::new(),
             usage: Usage::default(),
+            started_ms: 0,
         };
         for number in 0..=live.rng.below(4) {
             live.turn(&format!("turn-{number}"));
@@ -79,7 +82,7 @@ impl Live {
         let said = format!("do {} things\nin {id}", self.rng.below(9));
         self.rollout.begin_turn(id.to_owned(), TurnContext::default());
         self.face = face(id, vec![UserInput::Text { text: said.clone(), text_elements: vec![] }]);
-        self.emit(Event::TurnStarted);
+        self.emit(Event::TurnStarted { at_ms: 0 });
         self.said.push((Kind::Turn, id.to_owned()));
         self.said.push((Kind::User, said.clone()));
         let part = json!({ "type": "input_text", "text": said });
@@ -93,16 +96,19 @@ impl Live {
         self.tokens();
         let (message, attempts, retry) = ("it failed".to_owned(), 2, RetryAdvice::Never);
         let end = match self.rng.below(4) {
-            0 => Event::TurnInterrupted,
+            0 => Event::TurnInterrupted { at_ms: 0 },
             1 => {
                 let cause = self.pick(&CAUSES);
-                Event::TurnFailed(TurnError { cause, message, attempts, retry })
+                let error = TurnError { cause, message, attempts, retry };
+                Event::TurnFailed { error, at_ms: 0 }
             }
-            _ => Event::TurnCompleted { usage: self.usage },
+            _ => Event::TurnCompleted { usage: self.usage, turn_usage: Usage::default(), at_ms: 0 },
         };
         match &end {
-            Event::TurnInterrupted => self.said.push((Kind::Ended, "interrupted".to_owned())),
-            Event::TurnFailed(error) => self.said.push((Kind::Ended, error.message.clone())),
+            Event::TurnInterrupted { .. } => {
+                self.said.push((Kind::Ended, "interrupted".to_owned()))
+            }
+            Event::TurnFailed { error, .. } => self.said.push((Kind::Ended, error.message.clone())),
             _ => {}
         }
         self.emit(end);
@@ -128,7 +134,13 @@ impl Live {
             }
             1 => {
                 let text = self.text();
-                self.item(None, ItemBody::Reasoning { summary: vec![text.clone()] });
+                self.item(
+                    None,
+                    ItemBody::Reasoning {
+                        summary: vec![text.clone()],
+                        content: vec![text.clone()],
+                    },
+                );
                 self.said.push((Kind::Reasoning, text.clone()));
                 let part = json!({ "type": "summary_text", "text": text });
                 self.keep(json!({ "type": "reasoning", "id": "rs", "summary": [part] }), false);
@@ -155,7 +167,12 @@ impl Live {
                 self.call(&call, "{}", "f {}");
                 let status = self.pick(&[Status::Completed, Status::Failed]);
                 let refusal = (status == Status::Failed).then(|| "does not apply".to_owned());
-                let change = Change { path: "/a b".to_owned(), kind: ChangeKind::Update };
+                let change = Change {
+                    path: "/a b".to_owned(),
+                    kind: ChangeKind::Update,
+                    moved_to: self.rng.one_in(2).then(|| "/c d".to_owned()),
+                    diff: "@@ -1 +1 @@\n-\"a\"\n+b\n".into(),
+                };
                 let body = ItemBody::FileChange { changes: vec![change], status, refusal };
                 self.item(Some(call.clone()), body);
                 self.output(&call, "done".to_owned(), false);
@@ -172,7 +189,7 @@ impl Live {
             }
             _ => {
                 let body = match self.rng.one_in(2) {
-                    true => ItemBody::EndpointCall(EndpointCall {
+                    true => ItemBody::ToolCall(ToolCall {
                         server: "files".to_owned(),
                         tool: "read".to_owned(),
                         arguments: r#"{"path": "x"}"#.to_owned(),
@@ -234,12 +251,33 @@ impl Live {
 
     fn emit(&mut self, event: Event) {
         self.now_ms += self.rng.below(3000);
-        self.rollout.event(self.now_ms, &event);
-        for told in self.face.event(self.now_ms, &event) {
+        let event = self.stamp(event);
+        self.rollout.event(&event);
+        for told in self.face.event(&event) {
             if let Notification::ItemCompleted { item, .. } = told {
                 self.shown.push(serde_json::to_value(item).unwrap());
             }
         }
+    }
+
+    /// Sets the times of an event, as the engine does.
+    fn stamp(&mut self, mut event: Event) -> Event {
+        match &mut event {
+            Event::TurnStarted { at_ms }
+            | Event::TurnCompleted { at_ms, .. }
+            | Event::TurnFailed { at_ms, .. }
+            | Event::TurnInterrupted { at_ms } => *at_ms = self.now_ms,
+            Event::ItemStarted(item) => {
+                item.started_ms = self.now_ms;
+                self.started_ms = self.now_ms;
+            }
+            Event::ItemCompleted(item) => {
+                item.started_ms = self.started_ms;
+                item.completed_ms = Some(self.now_ms);
+            }
+            _ => {}
+        }
+        event
     }
 
     fn text(&mut self) -> String {
@@ -265,7 +303,7 @@ fn thread() -> ThreadId {
 }
 
 fn face(turn: &str, said: Vec<UserInput>) -> TurnFace {
-    TurnFace::new(ID.to_owned(), turn.to_owned(), said, None, Usage::default(), None)
+    TurnFace::new(ID.to_owned(), turn.to_owned(), said, None, None)
 }
 
 fn head(legacy: bool) -> Record {
