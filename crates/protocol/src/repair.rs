@@ -86,37 +86,35 @@ impl RepairKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::OutputAdded => "had no output: the model is told that it was lost",
-            Self::OutputWithoutCall => "is the output of no call: it is not sent",
-            Self::OutputMoved => "does not stand with its call: it is sent there",
+            Self::OutputWithoutCall => "is an output without a call: it is not sent",
+            Self::OutputMoved => "is not next to its call: it is moved there",
             Self::OutputRepeated => "is a second output of its call: it is not sent",
             Self::OutputKindChanged => {
                 "is an output of the wrong kind: it is sent as the right one"
             }
-            Self::IdRepeated => "has the id of another: it is sent without",
-            Self::IdInvalid => "has an id that would be refused: it is sent without",
-            Self::CallIdRepeated => "has the call id of another: it is sent with a new one",
+            Self::IdRepeated => "has a duplicate id: it is sent without an id",
+            Self::IdInvalid => "has an invalid id: it is sent without an id",
+            Self::CallIdRepeated => "has a duplicate call id: it is sent with a new one",
             Self::CallIdMissing => "has no call id: it is sent with one",
-            Self::CallIdInvalid => "has a call id that would be refused: it is sent with a new one",
+            Self::CallIdInvalid => "has an invalid call id: it is sent with a new one",
             Self::CallWithoutName => "names no tool: it is not sent",
-            Self::NameInvalid => {
-                "calls a tool by an impossible name: it is sent with a possible one"
+            Self::NameInvalid => "has an invalid tool name: it is sent with a valid one",
+            Self::ArgumentsInvalid => {
+                "has arguments that are not a JSON object: they are wrapped in one"
             }
-            Self::ArgumentsInvalid => "has arguments that are no JSON object: they are sent in one",
             Self::TextEmpty => "has an empty text: it is not sent",
             Self::PartUnfit => "has a part that does not fit its role: it was changed or left out",
             Self::RoleUnknown => "has an unknown role: it is sent as the user's",
-            Self::ImageBroken => "has an image that cannot be read: words are sent instead",
-            Self::ImageOversized => "has an image that is too large: words are sent instead",
-            Self::ImageTypeWrong => {
-                "has an image of another type than it says: it is sent as what it is"
-            }
+            Self::ImageBroken => "has an unreadable image: a text is sent instead",
+            Self::ImageOversized => "has an image that is too large: a text is sent instead",
+            Self::ImageTypeWrong => "has an image with a wrong type: it is sent with the right one",
             Self::ReasoningForeign => "was made by another provider or model: it is not sent",
-            Self::ReasoningEmpty => "has nothing that could be used: it is not sent",
-            Self::ReasoningDangling => "led to nothing: it is not sent",
+            Self::ReasoningEmpty => "has no usable content: it is not sent",
+            Self::ReasoningDangling => "is not followed by an item of the model: it is not sent",
             Self::SearchForeign => "was run by another provider: it is not sent",
-            Self::KindUnknown => "is of a kind that is not known: it is not sent",
-            Self::Malformed => "is not what its kind should be: it is not sent",
-            Self::TextOversized => "is too long: its middle is left out",
+            Self::KindUnknown => "is of an unknown kind: it is not sent",
+            Self::Malformed => "is malformed: it is not sent",
+            Self::TextOversized => "is too long: its middle is omitted",
             Self::TooLong => "does not fit into any context window: it is not sent",
         }
     }
