@@ -104,9 +104,7 @@ impl Tools {
             let node = list.element(number, raw);
             self.seen += 1;
             if self.seen > TOOLS_MAX {
-                return Err(
-                    node.invalid(format_args!("is one too many; {TOOLS_MAX} can be offered"))
-                );
+                return Err(node.invalid(format_args!("exceeds the limit of {TOOLS_MAX} tools")));
             }
             let wire: WireTool<'_> = node.object()?;
             let kind = node.field("type", wire.kind).need()?;

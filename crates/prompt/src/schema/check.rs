@@ -190,9 +190,9 @@ impl<'a> Checker<'a> {
                     self.pending.push((pointer.replace('/', "."), target));
                 }
                 match self.targets.len() > REFERENCES_MAX {
-                    true => {
-                        Err(self.fault(&format!("is one too many; {REFERENCES_MAX} can differ")))
-                    }
+                    true => Err(self.fault(&format!(
+                        "exceeds the limit of {REFERENCES_MAX} distinct references"
+                    ))),
                     false => Ok(()),
                 }
             }

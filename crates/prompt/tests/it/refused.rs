@@ -236,7 +236,7 @@ fn schemas() {
         links.insert(length.to_string(), json!({"type": "null"}));
         json!({ "$defs": links })
     };
-    check(chain(257), ".$defs.256.$ref", "one too many");
+    check(chain(257), ".$defs.256.$ref", "exceeds the limit of");
     let tool = json!({"type": "function", "name": "f", "parameters": chain(256)});
     let fine = json!({"model": "m", "input": "hi", "tools": [tool]}).to_string();
     read(Responses, fine.as_bytes()).expect("as many as can be");
@@ -371,7 +371,7 @@ fn bounds() {
     // Those in a namespace count as well.
     let space = json!({"type": "namespace", "name": "n", "tools": tools[..TOOLS_MAX]});
     let last = format!("tools[0].tools[{}]", TOOLS_MAX - 1);
-    check(json!({"tools": [space]}), &last, "one too many");
+    check(json!({"tools": [space]}), &last, "exceeds the limit of");
     let half = json!({"description": "x".repeat(SCHEMA_BYTES_MAX / 2)});
     let tool = |name: &str| json!({"type": "function", "name": name, "parameters": half});
     check(json!({"tools": [tool("a"), tool("b")]}), "tools[1].parameters", "together");
