@@ -155,7 +155,7 @@ impl fmt::Display for Because {
         match self {
             Self::Rule { pattern, source } => write!(f, "the rule [{pattern}] of {source}"),
             Self::Destructive { command } => write!(f, "`{command}` destroys files"),
-            Self::Unclear { command } => write!(f, "`{command}` could be what a rule is about"),
+            Self::Unclear { command } => write!(f, "`{command}` may match a rule"),
             Self::Escalation => write!(f, "it asks to leave the sandbox"),
             Self::TypedOutside => {
                 write!(f, "it would be typed into a command that runs outside the sandbox")
@@ -209,7 +209,7 @@ impl fmt::Display for LiftObstacle {
                 )
             }
             Self::Changes(name) => write!(f, "`{name}` changes what the commands after it mean"),
-            Self::Unclear => write!(f, "what it runs cannot be told for sure"),
+            Self::Unclear => write!(f, "it is unclear what it runs"),
         }
     }
 }

@@ -44,7 +44,7 @@ fn explanations() {
     check(&[asks, &["--escalated", "--", "ls"][..]].concat(), "ask", Some("outside"), "leave");
     check(&["--", "sudo bash -c 'terraform destroy'"], "refuse", None, "a.rules:4:1");
     check(&["--", "rm -rf /"], "refuse", None, "destroys files");
-    check(&["--", "git $X"], "refuse", None, "could be what a rule is about");
+    check(&["--", "git $X"], "refuse", None, "may match a rule");
     check(
         &["-c", "approval_policy=\"untrusted\"", "--", "ls"],
         "ask",

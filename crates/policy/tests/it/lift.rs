@@ -155,7 +155,7 @@ fn what_runs_what_it_is_told() {
     check("taskset -p 1 5", stays, "what `taskset` does with its arguments");
     // A script that a rule names whole is no exception.
     check("tool>/w/x", lifted, "");
-    check("A=1;tool", stays, "cannot be told for sure");
+    check("A=1;tool", stays, "it is unclear what it runs");
 }
 
 #[test]
