@@ -258,7 +258,7 @@ fn shortened(text: &str, bytes_max: usize) -> Option<String> {
     let head = text.floor_char_boundary(half);
     let tail = text.ceil_char_boundary(text.len() - half);
     let left_out = tail - head;
-    Some(format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[tail..]))
+    Some(format!("{}\n[{left_out} bytes omitted]\n{}", &text[..head], &text[tail..]))
 }
 
 /// Counts the nesting depth of brackets outside of strings; the text need not be valid JSON.
