@@ -216,7 +216,7 @@ fn has_beginning(body: &ItemBody) -> bool {
 fn refused_call(RefusedCall { tool, arguments, reason }: &RefusedCall) -> String {
     let shown = &arguments[..arguments.floor_char_boundary(ARGUMENT_BYTES_MAX)];
     let more = if shown.len() < arguments.len() { "…" } else { "" };
-    format!("a call of `{tool}` came to nothing: {reason} (called with {shown}{more})")
+    format!("a call of `{tool}` was refused: {reason} (arguments: {shown}{more})")
 }
 
 /// Most bytes of the arguments of such a call that are shown.

@@ -163,7 +163,7 @@ impl Human {
         let Some(at) = self.live.iter().position(|live| live.item == item) else { return };
         if !self.live.swap_remove(at).text.is_empty() {
             self.end_line(pieces);
-            let note = self.labelled(Style::Yellow, "cut off", "the text above is not whole");
+            let note = self.labelled(Style::Yellow, "cut off", "the text above is incomplete");
             put(pieces, screen, note);
         }
     }
@@ -228,8 +228,7 @@ impl Human {
             }
             Event::ItemCompleted(item) => self.completed(item),
             Event::Waiting(since) => {
-                let text =
-                    format!("for the model, which has said nothing for {} s", since.as_secs());
+                let text = format!("for the model, silent for {} s", since.as_secs());
                 self.labelled(Style::Dim, "waiting", &text)
             }
             Event::Retrying { attempt, limit, delay, reason } => {
@@ -240,7 +239,7 @@ impl Human {
             Event::TurnFailed { error, .. } => {
                 let more = match error.retry {
                     RetryAdvice::Never => String::new(),
-                    RetryAdvice::Later => " (trying again later may help)".to_owned(),
+                    RetryAdvice::Later => " (retrying later may help)".to_owned(),
                     RetryAdvice::After(delay) => {
                         format!(" (try again in {}s)", delay.as_secs().max(1))
                     }
@@ -299,9 +298,9 @@ impl Human {
             ItemBody::TodoList { .. } => self.todo(item),
             ItemBody::Compaction { reason } => {
                 let why = match reason {
-                    CompactionReason::Requested => "the history, as you wished",
+                    CompactionReason::Requested => "the history, as requested",
                     CompactionReason::NearlyFull => "the context window is nearly full",
-                    CompactionReason::Refused => "the endpoint finds the history too long",
+                    CompactionReason::Refused => "the endpoint refused the history as too long",
                 };
                 self.labelled(Style::Yellow, "compacting", why)
             }
@@ -594,7 +593,7 @@ mod tests {
             part(2, "Hello"),
             Event::TurnInterrupted { at_ms: 0 },
         ];
-        check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted\n");
+        check_both(&cut, "Hel\ncut off the text above is incomplete\nHello\ninterrupted\n");
         check_both(&[begun(1), Event::ItemDiscarded(ItemId(1))], "");
         // The complete text differs from its parts.
         check_both(&[begun(1), part(1, "Hullo"), said("Hello")], "Hullo\nHello\n");

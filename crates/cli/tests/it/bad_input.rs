@@ -370,7 +370,7 @@ fn a_server_that_says_nothing() {
     command.args(["exec", "say hi"]);
     let ended = Run::start(command).end();
     assert_eq!(ended.code, Some(1), "{ended:#?}");
-    let words = ["nothing for 10 s", "took the request, and nothing came for 10500 ms", "`mock`"];
+    let words = ["silent for 10 s", "took the request, and nothing came for 10500 ms", "`mock`"];
     contains(&ended.stderr, &words, &ended);
 }
 

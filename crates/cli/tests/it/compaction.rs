@@ -156,5 +156,5 @@ fn what_a_rolled_back_compaction_replaced_comes_back_too() {
 fn a_compaction_on_request_says_so() {
     let (_server, lab) = start(json!([say("one"), say("SUM")]));
     let thread = id(&run(&lab, &["q1"]));
-    check(&lab, &["threads", "compact", &thread], 0, &["as you wished", "!nearly full"]);
+    check(&lab, &["threads", "compact", &thread], 0, &["as requested", "!nearly full"]);
 }
