@@ -358,7 +358,7 @@ pub(crate) fn refusal(call: &Call, limits: &Limits) -> Option<String> {
     let text = call.payload.text();
     if text.len() > limits.argument_bytes_max {
         let (len, max) = (text.len(), limits.argument_bytes_max);
-        return Some(format!("the arguments have {len} bytes and {name} takes at most {max}"));
+        return Some(format!("the arguments have {len} bytes; {name} accepts at most {max}"));
     }
     if matches!(call.payload, Payload::Function(_)) && depth(text) > limits.argument_depth_max {
         let max = limits.argument_depth_max;

@@ -35,13 +35,13 @@ were under way go on elsewhere or have been done in part; check before you do th
 
 /// Tells the user that the history was cut.
 pub const COMPACTION_TRIMMED: &str = "\
-no summary could be made, so the history was cut: only its newest part is sent from now on. The log has all of it; \
-`heddle threads undo-compaction` brings it back";
+no summary could be made, so the history was cut: only its newest part is sent from now on. The log is complete; \
+`heddle threads undo-compaction` restores the history";
 
 /// Tells the user that the compacted history was still too long.
 pub const COMPACTION_BARE: &str = "\
-the history was compacted and was still too long, so all that was said in earlier turns was left out. The log has all of \
-it; `heddle threads undo-compaction` brings it back";
+the compacted history was still too long, so all messages of earlier turns were dropped. The log is complete; \
+`heddle threads undo-compaction` restores the history";
 
 /// Tells the user that a summary covers only the end of the history.
 pub const COMPACTION_ABRIDGED: &str = "\
@@ -50,25 +50,25 @@ with a larger window can summarise it after `heddle threads undo-compaction`";
 
 /// Tells the user that a turn cannot be made to fit.
 pub const TURN_TOO_LONG: &str = "\
-what was set up and said in this turn does not fit into the model's context window, even without anything else: say less at \
-once, shorten the AGENTS.md files, or take a model with a larger window (-m)";
+the setup and the input of this turn alone exceed the model's context window: send less at once, shorten the AGENTS.md \
+files, or use a model with a larger window (-m)";
 
 /// The reason if the model sent no summary.
 pub const SUMMARY_EMPTY: &str = "the model wrote no summary";
 
 /// Appends the reason for something, in the words of its cause.
 pub fn because(what: &str, why: &str) -> String {
-    format!("{what} (the reason: {why})")
+    format!("{what} (reason: {why})")
 }
 
 /// Tells the user that there is no summary, and that the history is unchanged.
 pub fn not_summarised(why: &str) -> String {
-    format!("the history could not be summarised, and is as it was: {why}")
+    format!("the history could not be summarised and is unchanged: {why}")
 }
 
 /// Tells the user that their current messages were shortened.
 pub const COMPACTION_SHORTENED: &str = "\
-what you said in this turn is too long for the context window: its middle was left out when the history was compacted";
+your input in this turn is too long for the context window: its middle was removed when the history was compacted";
 
 /// Tells the user that compaction does not help.
 pub const COMPACTION_FUTILE: &str = "\
@@ -93,12 +93,12 @@ pub fn answer_rejected(why: &str) -> String {
 
 /// Tells the user that an answer is requested again.
 pub fn answer_asked_again(why: &str) -> String {
-    format!("the answer does not follow the output schema, and is asked for again: {why}")
+    format!("the answer does not match the output schema and is requested again: {why}")
 }
 
 /// Tells the user that the second answer was wrong, too.
 pub fn answer_wrong(why: &str) -> String {
-    format!("the answer does not follow the output schema, not even when asked for again: {why}")
+    format!("the answer does not match the output schema, even after a second request: {why}")
 }
 
 /// Begins the message to the model about an allowed prefix.

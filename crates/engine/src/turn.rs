@@ -250,7 +250,7 @@ struct Failure {
 
 /// An input that is invalid in this state; nothing was changed.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("{input} cannot come while the turn is {state}")]
+#[error("{input} is unexpected while the turn is {state}")]
 pub struct Unexpected {
     state: &'static str,
     input: &'static str,

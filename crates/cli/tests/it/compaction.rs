@@ -45,7 +45,7 @@ fn a_small_window_is_no_dead_end() {
         let long = "word ".repeat(tokens);
         let ended = Run::start(exec(&lab, &["-c", &window, &long])).end();
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
-        assert!(ended.stdout.contains("say less at once"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("send less at once"), "{}", ended.stdout);
         run(&lab, &["-c", &window, "resume", &id(&ended), "less"]);
     }
 }
@@ -65,7 +65,7 @@ fn a_summary_that_is_refused_leaves_the_history() {
     ]));
     let thread = id(&run(&lab, &["q1"]));
     let compact = ["threads", "compact", &thread];
-    let as_it_was = ["is as it was", "!was cut", "!nearly full"];
+    let as_it_was = ["is unchanged", "!was cut", "!nearly full"];
     let [typo, parameter, empty] =
         ["there is no gpt-typo", "no reasoning.summary here", "wrote no summary"]
             .map(|words| [&as_it_was[..], &[words]].concat());

@@ -144,7 +144,7 @@ fn what_cannot_be_read_is_shown_named_or_fails() {
         (
             frame(r#"{"type":"response.output_text.delta","delta":"lost"}"#) + &whole,
             0,
-            "before the message in it was",
+            "in the middle of a message",
         ),
     ] {
         let server = ModelServer::start(json!([{ "raw": raw }])).unwrap();

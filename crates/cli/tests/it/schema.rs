@@ -108,8 +108,8 @@ fn a_person_reads_what_is_wrong() {
     command.args(["exec", "--output-schema", "schema.json", "go"]);
     let ended = Run::start(command).end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:#?}");
-    assert!(ended.stderr.contains("warning the answer does not follow"), "{ended:#?}");
-    assert!(ended.stderr.contains("error the answer does not follow"), "{ended:#?}");
+    assert!(ended.stderr.contains("warning the answer does not match"), "{ended:#?}");
+    assert!(ended.stderr.contains("error the answer does not match"), "{ended:#?}");
 }
 
 /// A resumed thread is checked like a new one, and without a schema not at all.

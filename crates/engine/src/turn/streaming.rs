@@ -202,22 +202,21 @@ impl Turn {
         }
         if !new.is_empty() {
             warnings.push(format!(
-                "the endpoint sent what this version has no words for: {}; it is kept in the log and \
-                 not sent back",
+                "the endpoint sent items of unknown kinds: {}; they are kept in the log and not \
+                 sent back",
                 new.join(", ")
             ));
         }
         if !outputs.is_empty() {
             let ids: Vec<_> = outputs.iter().map(|id| format!("`{id}`")).collect();
             warnings.push(format!(
-                "the endpoint sent outputs of calls that it did not make, or that ran here: {}; they are \
-                 not used",
+                "the endpoint sent outputs of calls that it did not run: {}; they are ignored",
                 ids.join(", ")
             ));
         }
         if is_whole && text && !message {
-            let text = "the endpoint called its answer complete before the message in it was; what came \
-                        of the message is not kept";
+            let text = "the endpoint ended its answer in the middle of a message; the partial \
+                        message is not kept";
             warnings.push(text.to_owned());
         }
         warnings.into_iter().for_each(|text| self.emit(Event::Warning(text)));

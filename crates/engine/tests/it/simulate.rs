@@ -694,7 +694,7 @@ impl<'a> World<'a> {
                     prompt::COMPACTION_BARE,
                     prompt::COMPACTION_ABRIDGED,
                     prompt::COMPACTION_FUTILE,
-                    "the answer does not follow",
+                    "the answer does not match",
                 ];
                 let named = text.starts_with("the endpoint ");
                 assert!(named || known.iter().any(|words| text.starts_with(words)), "{text}");

@@ -182,10 +182,10 @@ fn what_never_fits_fails_alone() {
         if before == 0 {
             // Nothing can be dropped but the user's own words.
             assert_eq!(outcome, FAILED);
-            assert!(told.contains("say less at once") && told.contains("TOO LONG"), "{told}");
+            assert!(told.contains("send less at once") && told.contains("TOO LONG"), "{told}");
         } else {
             assert_eq!(outcome, Outcome::Completed, "{told}");
-            assert!(told.contains("its middle was left out"), "{told}");
+            assert!(told.contains("its middle was removed"), "{told}");
         }
         for number in 0..5 {
             let said = format!("next {number}");
