@@ -82,7 +82,7 @@ fn aftermath(stranded: &[PathBuf]) -> String {
         return "nothing was changed".to_owned();
     }
     let names: Vec<_> = stranded.iter().map(|path| path.display().to_string()).collect();
-    format!("the old contents could not be put back and are in {}", names.join(", "))
+    format!("the old contents could not be restored and are in {}", names.join(", "))
 }
 
 /// The steps done so far, with what is needed to undo them.

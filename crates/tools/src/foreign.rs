@@ -57,7 +57,7 @@ impl ForeignTool {
             && let Err(wrong) = (self.check)(text)
         {
             let name = &self.spec.name;
-            let refusal = OutputBody::Text(format!("the arguments of {name} do not fit: {wrong}"));
+            let refusal = OutputBody::Text(format!("invalid arguments for {name}: {wrong}"));
             progress.refuse(key, None, &refusal).await;
             return refusal;
         }

@@ -155,7 +155,7 @@ impl Gate {
             }
             Answer::TimedOut => (
                 Status::Failed,
-                format!("nobody answered whether this {what} may go on; {nothing}"),
+                format!("the approval request for this {what} timed out; {nothing}"),
             ),
             Answer::Disconnected | Answer::Invalid => {
                 (Status::Failed, format!("the approval request for this {what} failed; {nothing}"))
@@ -274,7 +274,7 @@ impl fmt::Debug for Gate {
 enum RememberError {
     #[error("the prefix was not remembered: {} cannot be written: {source}", file.display())]
     Write { file: PathBuf, source: io::Error },
-    #[error("the prefix was not remembered: its words cannot be written into a rule file")]
+    #[error("the prefix was not remembered: it cannot be expressed in a rule file")]
     Unwritable,
 }
 

@@ -85,7 +85,7 @@ impl LoginEnvironments {
 enum Untaken {
     #[error("cannot be started: {0}")]
     Start(String),
-    #[error("did not come to the end of its profile within {} s", PATIENCE.as_secs())]
+    #[error("did not finish reading its profile within {} s", PATIENCE.as_secs())]
     Hangs,
     #[error("exited with code {0} while it read its profile")]
     Exits(i32),

@@ -69,7 +69,9 @@ pub(crate) async fn apply(
     let patch = Arc::new(Patch::parse(text).map_err(|error| unfit(error.to_string()))?);
     if patch.operations().len() > OPERATIONS_MAX {
         let count = patch.operations().len();
-        return Err(unfit(format!("it has {count} files, and a patch may have {OPERATIONS_MAX}")));
+        let reason =
+            format!("it changes {count} files; split it into patches of at most {OPERATIONS_MAX}");
+        return Err(unfit(reason));
     }
     // A patch inside a command may run concurrently with another; between reading files and writing them
     // nothing else may write.

@@ -71,7 +71,7 @@ fn said(errno: Errno, path: &Path) -> io::Error {
     match errno {
         Errno::LOOP | Errno::NOTDIR => {
             let path = path.display();
-            io::Error::other(format!("a part of {path} has become a link, or is no directory"))
+            io::Error::other(format!("a component of {path} is a link or not a directory"))
         }
         errno => errno.into(),
     }
@@ -107,7 +107,7 @@ impl Spot {
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => Ok(Some(found)),
                 FileType::Symlink => Err(io::Error::other("it has become a link")),
-                _ => Err(io::Error::other("it is no regular file any more")),
+                _ => Err(io::Error::other("it is no longer a regular file")),
             },
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -190,9 +190,9 @@ mod tests {
         symlink(root.join("a"), root.join("link")).expect("a link");
         for (name, want) in [
             ("a/b", Ok(())),
-            ("link", Err("has become a link")),
-            ("link/b", Err("has become a link")),
-            ("file/b", Err("has become a link")),
+            ("link", Err("is a link or not a directory")),
+            ("link/b", Err("is a link or not a directory")),
+            ("file/b", Err("is a link or not a directory")),
             ("a/c", Err("No such file")),
         ] {
             for open in [open_directory, walk] {

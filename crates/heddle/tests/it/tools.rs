@@ -106,7 +106,7 @@ async fn what_becomes_of_calls() {
         r#"{"word": "a", "b": 1}"#,
         r#"{"word": "far too long"}"#,
     ] {
-        check(play(&lab, spec(), arguments).await, "the arguments of word do not fit", None);
+        check(play(&lab, spec(), arguments).await, "invalid arguments for word", None);
     }
 }
 

@@ -111,7 +111,7 @@ fn nobody_answers() {
     let seen = host.run();
     assert!(begun.elapsed() < Duration::from_secs(100), "time was really waited for");
     assert_eq!(seen.events[2..4], ["answered 0 TimedOut", "ended 0 Failed"]);
-    assert!(seen.told[0].contains("nobody answered"), "{:?}", seen.told);
+    assert!(seen.told[0].contains("timed out"), "{:?}", seen.told);
     assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
 

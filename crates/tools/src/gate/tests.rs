@@ -124,7 +124,7 @@ fn every_answer() {
     check(Answer::AcceptAndRemember(words("rm")), Ok(()), "InProgress ?");
     check(Answer::Decline, Err("the user declined"), "InProgress ? Declined");
     check(Answer::Cancel, Err("the user declined"), "InProgress ? Declined");
-    check(Answer::TimedOut, Err("nobody answered"), "InProgress ? Failed");
+    check(Answer::TimedOut, Err("timed out"), "InProgress ? Failed");
     check(Answer::Disconnected, Err("approval request"), "InProgress ? Failed");
     check(Answer::Invalid, Err("approval request"), "InProgress ? Failed");
 }
