@@ -76,15 +76,13 @@ enum Care {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The search expression is invalid.
-    #[error("the search expression cannot be understood: {0}; without --raw, words are only words")]
+    #[error("invalid search expression: {0}; omit --raw to search for plain words")]
     Expression(String),
     /// The search expression is too long.
-    #[error(
-        "there are too many words to look for; {EXPRESSION_BYTES_MAX} bytes are looked for at once"
-    )]
+    #[error("the search is too long; the limit is {EXPRESSION_BYTES_MAX} bytes")]
     TooLong,
     /// The cursor belongs to a list in another order.
-    #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
+    #[error("the cursor belongs to a list in another order; use the same --sort and direction")]
     Order,
     /// The store failed.
     #[error("the threads cannot be listed")]
@@ -102,12 +100,12 @@ impl From<rusqlite::Error> for CatalogError {
 pub enum ResolveError {
     /// No thread has that id or name.
     #[error(
-        "there is no thread `{0}`; `heddle threads list --all` shows those that there are (an id, its \
-         first four or more digits, or a name)"
+        "there is no thread `{0}`; give an id, its first four or more digits, or a name, as listed by \
+         `heddle threads list --all`"
     )]
     Unknown(String),
     /// There are several.
-    #[error("`{text}` may mean several threads; give one of these ids: {}", ids(.candidates))]
+    #[error("`{text}` is ambiguous; use one of these ids: {}", ids(.candidates))]
     Ambiguous {
         /// The given text.
         text: String,

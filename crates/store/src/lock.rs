@@ -141,7 +141,7 @@ fn wait_for(disk: &dyn Disk, path: &Path, tries: u32) -> io::Result<Arc<dyn Disk
     let holder = file.holder().map_or("another program".to_owned(), |holder| holder.to_string());
     Err(io::Error::new(
         io::ErrorKind::WouldBlock,
-        format!("{holder} has had {} locked for too long; end it", path.display()),
+        format!("{holder} has held the lock {} for too long; stop it", path.display()),
     ))
 }
 

@@ -106,18 +106,16 @@ impl WriteErrorKind {
         match self {
             Self::Full => "the disk is full; free some space, then resume the thread",
             Self::ReadOnly => {
-                "it is read-only; make it writable, or set HEDDLE_HOME to a place that is"
+                "it is read-only; make it writable, or set HEDDLE_HOME to a writable directory"
             }
-            Self::Orphaned => {
-                "the thread that it was to continue was deleted meanwhile; begin a new thread"
-            }
+            Self::Orphaned => "the thread that it continues was deleted; start a new thread",
             Self::Gone => {
-                "its file is not there any more, or cannot be made; check HEDDLE_HOME, then begin a new thread"
+                "its file was removed or cannot be created; check HEDDLE_HOME, then start a new thread"
             }
             Self::Broken => {
-                "the disk has failed to keep lines; check it, then resume the thread to see what is left"
+                "the disk lost written lines; check it, then resume the thread to see what remains"
             }
-            Self::Other => "the disk refused",
+            Self::Other => "the disk reported an error",
         }
     }
 }

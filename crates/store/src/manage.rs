@@ -23,7 +23,7 @@ pub enum ManageError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Another process has it open.
-    #[error("the thread {id} is in use by {holder}; wait until that is done")]
+    #[error("the thread {id} is in use by {holder}; try again later")]
     Held {
         id: ThreadId,
         /// A description of the process.
@@ -41,8 +41,8 @@ pub enum ManageError {
     },
     /// It is unknown whether a file needs it.
     #[error(
-        "the thread {id} cannot be deleted: {} may be a fork of it, and its head cannot be read; make it \
-         readable, put it right with `heddle threads fsck --repair`, or move it away",
+        "the thread {id} cannot be deleted: {} may be a fork of it, but its head cannot be read; make it \
+         readable, repair it with `heddle threads fsck --repair`, or move it away",
         path.display()
     )]
     Unclear {

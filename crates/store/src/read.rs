@@ -84,14 +84,14 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, length, .. } = self;
         let what = match self.what {
-            DamageKind::TornTail => "the end is torn",
+            DamageKind::TornTail => "the last line is incomplete",
             DamageKind::Line => "a line is damaged",
             DamageKind::Gap => "lines are missing",
             DamageKind::Cut => "the end is missing, although it was on disk",
             DamageKind::Head => "the head is missing or damaged",
-            DamageKind::Base => "what this file continues is missing",
-            DamageKind::Changed => "what this file continues is not what it was",
-            DamageKind::Repeated => "lines are there a second time",
+            DamageKind::Base => "the file that this one continues is missing",
+            DamageKind::Changed => "the file that this one continues has changed",
+            DamageKind::Repeated => "lines are duplicated",
         };
         match self.what {
             DamageKind::Cut => write!(f, "{}: {what}: from byte {offset} on", file.display())?,

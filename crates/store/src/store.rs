@@ -42,12 +42,12 @@ pub struct NewThread {
 /// A thread could not be found or read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("there is no thread {0}; `heddle threads list --all` shows those that there are")]
+    #[error("there is no thread {0}; `heddle threads list --all` lists all")]
     NotFound(ThreadId),
     /// A file of a thread is in two places.
     #[error(
-        "{} has the name of {}, which is the one that counts; archive the thread if they are the same, \
-         or move the one that is not wanted away",
+        "{} has the same name as {}, which takes precedence; archive the thread if they are identical, or \
+         move the unwanted one away",
         path.display(),
         other.display()
     )]
@@ -59,8 +59,8 @@ pub enum StoreError {
     },
     /// Something other than a regular file has the name of a thread's file.
     #[error(
-        "{} has the name of a thread's file, and is a pipe, a device, a directory or a link to nothing; \
-         move it away, and put the file back if you have it",
+        "{} is named like a thread file but is a pipe, a device, a directory or a dangling link; move it \
+         away, and restore the file if you have it",
         path.display()
     )]
     NotAFile {
@@ -68,7 +68,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A disk operation failed.
-    #[error("{} could not be used{}", path.display(), advice(source))]
+    #[error("cannot access {}{}", path.display(), advice(source))]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -87,7 +87,7 @@ pub enum OpenError {
     Store(#[from] StoreError),
     /// Another process has it open.
     #[error(
-        "the thread {id} is in use by {holder}; wait until that is done, or go on in a copy: \
+        "the thread {id} is in use by {holder}; try again later, or continue in a fork: \
          `heddle exec fork {id}`"
     )]
     Held {
@@ -104,7 +104,7 @@ pub enum OpenError {
         source: WriteError,
     },
     /// Its lines have no ordinals, so that no position in it can be named.
-    #[error("the thread {0} was made by an older program and cannot be reverted; fork it instead")]
+    #[error("the thread {0} has the old log format and cannot be reverted; fork it instead")]
     Legacy(ThreadId),
 }
 
@@ -113,11 +113,9 @@ pub fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind as Kind;
     match error.kind() {
         Kind::ReadOnlyFilesystem => {
-            "; make the disk writable, or set HEDDLE_HOME to a place that is"
+            "; make it writable, or set HEDDLE_HOME to a writable directory"
         }
-        Kind::PermissionDenied => {
-            "; give yourself the right to it, or set HEDDLE_HOME to another place"
-        }
+        Kind::PermissionDenied => "; fix its permissions, or set HEDDLE_HOME to another directory",
         Kind::StorageFull | Kind::QuotaExceeded => "; free some space, and try again",
         _ => "",
     }

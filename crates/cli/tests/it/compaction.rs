@@ -92,7 +92,7 @@ fn damage_is_told_when_a_compaction_is_undone() {
     let mut torn = fs::read(&file).unwrap();
     torn.truncate(torn.len() - 40);
     fs::write(&file, torn).unwrap();
-    check(&lab, &undo, 0, &["damage:", "the end is torn", lacks]);
+    check(&lab, &undo, 0, &["damage:", "the last line is incomplete", lacks]);
 
     // A message of the user differs from what was written.
     let text = String::from_utf8(whole.clone()).unwrap();

@@ -177,7 +177,8 @@ impl Seen {
                     // A process killed in its first write leaves an empty file, and one killed in a later
                     // write a torn line that was never shown.
                     Some("error") => assert!(
-                        line.contains("the end is torn") || was_empty && line.contains("head"),
+                        line.contains("the last line is incomplete")
+                            || was_empty && line.contains("head"),
                         "{line}"
                     ),
                     _ => {}

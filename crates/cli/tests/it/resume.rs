@@ -442,9 +442,9 @@ fn a_fork_of_what_is_gone() {
     run(&lab, &["resume", &parent, "an alien turn"]);
     let shown = threads(&lab, &["show", &fork]).stdout;
     assert!(!shown.contains("alien") && shown.contains("first turn"), "{shown}");
-    assert!(shown.contains("what this file continues is not what it was"), "{shown}");
+    assert!(shown.contains("the file that this one continues has changed"), "{shown}");
     let ended = run(&lab, &["resume", &fork, "go on"]);
-    assert!(ended.stdout.contains("is not what it was"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("that this one continues has changed"), "{}", ended.stdout);
     let mut command = lab.command(BINARY);
     let ended = Run::start({
         command.args(["threads", "fsck"]);
@@ -452,5 +452,5 @@ fn a_fork_of_what_is_gone() {
     })
     .end();
     assert_eq!(ended.code, Some(1), "{}", ended.stdout);
-    assert!(ended.stdout.contains("is not what it was"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("that this one continues has changed"), "{}", ended.stdout);
 }

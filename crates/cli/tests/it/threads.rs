@@ -200,11 +200,11 @@ fn wrong_use_is_told() {
         (&["name", "01a1e26e", "dead-BEEF"], "looks like the beginning of an id"),
         (&["name", "01a1e26e", "\u{200b}\u{feff}"], "nothing of this name can be seen"),
         (&["list", "--since", "yesterday"], "--since: `yesterday` is not a time"),
-        (&["list", "--cursor", "x"], "is not a place in a list"),
+        (&["list", "--cursor", "x"], "is not a valid cursor"),
         (&["list", "-n", "0"], "0"),
         (&["search"], "WORD"),
-        (&["search", "--raw", "a AND"], "cannot be understood"),
-        (&["search", &long], "too many words"),
+        (&["search", "--raw", "a AND"], "invalid search expression"),
+        (&["search", &long], "the search is too long"),
         (&["revert", "01a1e26e"], "--turns"),
         (&["revert", "01a1e26e"], "--to"),
         (&["revert", "01a1e26e", "--to", "9"], "there is no such turn; the last is 1"),
@@ -215,7 +215,7 @@ fn wrong_use_is_told() {
         check(&lab, args, 2, &["!x"], &[part]);
     }
     write(&lab, 2, Path::new("/w"), &["x"]);
-    check(&lab, &["show", "01a1"], 2, &[], &["may mean several threads", &id(1), &id(2)]);
+    check(&lab, &["show", "01a1"], 2, &[], &["is ambiguous", &id(1), &id(2)]);
 }
 
 #[test]

@@ -362,7 +362,7 @@ fn a_disk_that_refuses() {
         }
         assert_eq!(ran.outcome, Some(Outcome::Failed(TurnErrorCause::Storage)), "{what}");
         let failure = ran.failure.unwrap_or_else(|| panic!("{what}: nobody was told"));
-        assert!(failure.contains("full") || failure.contains("failed to keep"), "{failure}");
+        assert!(failure.contains("full") || failure.contains("lost written lines"), "{failure}");
         // No torn line is left, and no command ran that the log does not know of.
         let known = host.lines(None);
         for id in host.runs.lock().unwrap().iter() {

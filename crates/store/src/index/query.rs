@@ -100,7 +100,7 @@ pub struct Cursor {
 
 /// The text is not a cursor.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a place in a list; take what the page before it ended with")]
+#[error("`{0}` is not a valid cursor; use the one at the end of the previous page")]
 pub struct InvalidCursor(String);
 
 impl fmt::Display for Cursor {
