@@ -100,7 +100,7 @@ impl Connection {
         self.now_ms = now_ms;
         match input {
             Input::Line(line) => self.line(line),
-            Input::Overlong => self.note("a line was too long and is passed over".to_owned()),
+            Input::Overlong => self.note("skipped a line that is too long".to_owned()),
             Input::Opened { request, loading, result } => self.opened(&request, loading, result),
             Input::Read { request, thread, reading, result } => {
                 self.read(&request, thread, reading, result);
@@ -136,14 +136,12 @@ impl Connection {
             }
             Ok(Incoming::Notification { method }) if method == "initialized" => {}
             Ok(Incoming::Notification { method }) => {
-                self.note(format!(
-                    "a notification that is not known is passed over: {method:.100}"
-                ));
+                self.note(format!("skipped an unknown notification: {method:.100}"));
             }
             Ok(Incoming::Response { .. }) => {
-                self.note("an answer came to a question that was not asked".to_owned());
+                self.note("received a response without a matching request".to_owned());
             }
-            Err(error) => self.note(format!("a line is passed over: {error}")),
+            Err(error) => self.note(format!("skipped a line: {error}")),
         }
     }
 

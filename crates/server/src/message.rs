@@ -50,10 +50,10 @@ pub enum Unreadable {
     #[error("the line is not a JSON object: {0}")]
     Json(String),
     /// It is an object, but not a message.
-    #[error("the object has neither a method nor an answer")]
+    #[error("the object has neither a method nor a result or error")]
     Shape,
     /// The id is neither an integer nor a string.
-    #[error("the id is neither an integer nor a text")]
+    #[error("the id is neither an integer nor a string")]
     Id,
 }
 
@@ -117,7 +117,7 @@ impl RpcError {
     pub fn unknown_method(method: &str) -> Self {
         // The name of a method from a client has no length limit.
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
-        let message = format!("this build does not know the method `{shown}`");
+        let message = format!("unknown method `{shown}`");
         Self { code: METHOD_NOT_FOUND, message }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         let error = RpcError::unknown_method("no/such");
         assert_eq!(
             refusal(&RequestId::Number(3), &error),
-            r#"{"error":{"code":-32601,"message":"this build does not know the method `no/such`"},"id":3}"#
+            r#"{"error":{"code":-32601,"message":"unknown method `no/such`"},"id":3}"#
         );
         assert!(RpcError::unknown_method(&"é".repeat(5000)).message.len() < 300);
     }

@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let bad = INVALID_REQUEST;
-        refused("no/such", json!({}), METHOD_NOT_FOUND, "does not know");
+        refused("no/such", json!({}), METHOD_NOT_FOUND, "unknown method");
         refused("thread/start", json!([]), bad, "Invalid request");
         refused("thread/start", json!({"sandbox": "none"}), bad, "none");
         refused("thread/start", json!({"approvalPolicy": "on-request"}), bad, "does not ask yet");
