@@ -73,7 +73,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// The port is not available.
-    #[error("the port {port} cannot be listened at: {reason}; choose another, or 0 for a free one")]
+    #[error("cannot listen on port {port}: {reason}; choose another, or 0 for a free one")]
     Port {
         port: u16,
         /// The system's reason; not a source, since the message contains it.

@@ -43,7 +43,7 @@ pub enum HomeError {
     #[error("{} is in use by another program; stop it first", path.display())]
     Live { path: PathBuf },
     /// A directory or file belongs to another user, or is accessible to others.
-    #[error("{} must be yours alone: {problem}", path.display())]
+    #[error("{} is not safe to use: {problem}", path.display())]
     NotOurs { path: PathBuf, problem: &'static str },
     /// Something else is in the place of a directory.
     #[error("{} is not a directory; move it away, or set HEDDLE_HOME to another directory", path.display())]

@@ -207,7 +207,7 @@ impl Engine for Llama {
         let grammar = grammar.map_err(|Unusable { reason, param }| {
             self.leave();
             let message = match &param {
-                Some(param) => format!("`{param}` cannot be made a grammar of: {reason}"),
+                Some(param) => format!("`{param}` cannot be compiled to a grammar: {reason}"),
                 None => format!("the grammar cannot be used: {reason}"),
             };
             Refusal::Invalid { message, param }

@@ -120,7 +120,7 @@ fn load(
         .with_progress_callback(move |share| events.send(Loading::Progress(share)).is_ok());
     let model = LlamaModel::load_from_file(backend, &order.path, &params);
     let model =
-        model.map_err(|error| format!("{error}; it is of a kind that is not known, or damaged"))?;
+        model.map_err(|error| format!("{error}; its format is unknown, or it is damaged"))?;
     Ok((backend, Arc::new(model)))
 }
 
