@@ -34,7 +34,10 @@ impl AnswerFile {
     pub(crate) fn check(path: &Path) -> Result<()> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if path.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
-            bail!("-o {}: its directory does not exist, or it is one itself", path.display());
+            bail!(
+                "-o {}: the parent directory does not exist, or the path is a directory",
+                path.display()
+            );
         }
         Ok(())
     }
@@ -62,7 +65,7 @@ const LINKS_MAX: u32 = 40;
 
 fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        bail!("it names no file");
+        bail!("the path has no file name");
     };
     let parent = resolve(parent, writable, links_max)?;
     let place = parent.join(name);
@@ -81,7 +84,7 @@ fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
     let directory = fs::open(&parent, flags, Mode::empty())?;
     // Better to fail now than when the answer exists.
     fs::accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
-        .with_context(|| format!("{} cannot be written to", parent.display()))?;
+        .with_context(|| format!("{} is not writable", parent.display()))?;
     Ok(Target::Entry { directory, name: name.to_owned() })
 }
 

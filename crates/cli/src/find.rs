@@ -32,7 +32,9 @@ pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
     heddle::threads::index::last(heddle.home(), cwd).ok_or_else(|| {
         Failure::usage(match all {
             true => anyhow!("there is no thread yet"),
-            false => anyhow!("there is no thread of {directory} yet; --all takes those of others"),
+            false => {
+                anyhow!("there is no thread in {directory} yet; --all includes other directories")
+            }
         })
     })
 }

@@ -22,7 +22,7 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
             Progress::Reading { done, total } => (done, total),
             Progress::InMemory(why) => {
                 return note(&format!(
-                    "the index of threads cannot be used now ({why}), and is made in memory for this once"
+                    "the thread index cannot be used ({why}); building a temporary one in memory"
                 ));
             }
         };

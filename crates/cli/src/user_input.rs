@@ -30,7 +30,7 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
             };
             if piped.trim().is_empty() {
                 if prompt.trim().is_empty() {
-                    bail!("no prompt: the one given is empty; say what to do");
+                    bail!("the prompt is empty; say what to do");
                 }
                 return Ok(prompt.to_owned());
             }
@@ -95,7 +95,9 @@ fn decode(bytes: Vec<u8>) -> anyhow::Result<String> {
     let wide = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<_> =
             bytes.chunks(2).map(|p| unit([p[0], *p.get(1).unwrap_or(&0)])).collect();
-        String::from_utf16(&units).map_err(|_| anyhow!("stdin begins like UTF-16 and is not"))
+        String::from_utf16(&units).map_err(|_| {
+            anyhow!("stdin has a UTF-16 byte order mark but is not valid UTF-16; convert it to UTF-8 first")
+        })
     };
     match bytes.as_slice() {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
@@ -111,7 +113,7 @@ fn decode(bytes: Vec<u8>) -> anyhow::Result<String> {
 fn utf8(bytes: Vec<u8>) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        anyhow!("stdin is not UTF-8 text: byte {at} does not belong; convert it first")
+        anyhow!("stdin is not UTF-8: byte {at} is invalid; convert it first")
     })
 }
 

@@ -116,7 +116,7 @@ async fn serve(
     hub.output.drain(PATIENCE);
     if hub.output.has_stalled() {
         let seconds = patience.as_secs();
-        hub.note(&format!("the client has read nothing for {seconds} s, so everything was ended"));
+        hub.note(&format!("the client has read nothing for {seconds} s; shutting down"));
         hub.notes.drain(LAST_WORDS);
         return Ok(ExitCode::from(code::FAILED));
     }

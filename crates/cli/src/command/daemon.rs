@@ -61,7 +61,7 @@ fn check_port(home: &Home, port: u16) -> Result<(), String> {
     }
     let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port));
     bound.map(drop).map_err(|error| {
-        format!("port {port} cannot be listened at: {error}; choose another one with --tcp")
+        format!("cannot listen on port {port}: {error}; choose another with --tcp")
     })
 }
 
@@ -106,7 +106,7 @@ fn start(
         health.model, health.pid
     ));
     if let Some(asked) = args.context.filter(|&asked| asked > context) {
-        note(&format!("{asked} tokens were asked for; the model has no more than {context}"));
+        note(&format!("{asked} tokens of context were requested; the daemon has {context}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,11 +114,11 @@ fn start(
 fn stop(home: &Home, patience: Duration) -> Result<ExitCode, Failure> {
     match client::stop(home, patience).map_err(Failure::failed)? {
         Stopped::NotRunning => note("no daemon is running"),
-        Stopped::Ended => note("the daemon has ended"),
+        Stopped::Ended => note("the daemon has stopped"),
         Stopped::StillRunning(pid) => {
             let (pid, secs) = (pid.as_raw_nonzero(), patience.as_secs());
             return Err(Failure::failed(anyhow!(
-                "the daemon (process {pid}) has not ended within {secs} s; `kill -9 {pid}` ends it at \
+                "the daemon (process {pid}) has not stopped within {secs} s; `kill -9 {pid}` stops it at \
                  once, and harms nothing"
             )));
         }

@@ -117,7 +117,7 @@ fn decode(
     if let Some(found) = parser.detected() {
         let (name, confidence) = (found.format.name(), found.confidence);
         // If stderr cannot be written, there is nowhere to report that.
-        let _ = writeln!(io::stderr(), "heddle: this is {name}, {confidence} % sure");
+        let _ = writeln!(io::stderr(), "heddle: detected {name} ({confidence} % confidence)");
     }
     if args.deltas {
         return deltas.flush();

@@ -37,9 +37,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         [("--include-deltas", flags.include_deltas), ("--include-refused", flags.include_refused)]
     {
         if given && !flags.json {
-            return Err(Failure::usage(anyhow!(
-                "{flag} adds to the lines of --json: add that, too"
-            )));
+            return Err(Failure::usage(anyhow!("{flag} requires --json")));
         }
     }
     let heddle = host::heddle(flags.shared.directory.as_deref())?;
@@ -60,7 +58,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let read = read.map_err(|error| match flags.images.last() {
             // The flag takes every argument after it.
             Some(taken) if prompt.is_none() && !taken.exists() => anyhow!(
-                "{error}; `{}` was taken for an image: write `--` between the images and the prompt",
+                "{error}; `{}` was parsed as an image: put `--` between the images and the prompt",
                 taken.display()
             ),
             _ => error,
@@ -69,7 +67,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     };
     if input.is_none() && flags.ephemeral {
         return Err(Failure::usage(anyhow!(
-            "a fork that is not kept needs a prompt: say what to do in it, or leave --ephemeral out"
+            "an ephemeral fork needs a prompt; add one, or omit --ephemeral"
         )));
     }
     let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
@@ -278,7 +276,7 @@ impl Run {
         if !matches!(result, Err(TurnError::Interrupted { .. })) {
             for command in stopped {
                 note(&format!(
-                    "the turn is over, so `{command}`, which was still running, was ended"
+                    "`{command}` was still running when the turn ended, and was stopped"
                 ));
             }
         }
@@ -286,7 +284,7 @@ impl Run {
             && face.hidden() > 0
         {
             note(&format!(
-                "{} of the model's steps were refused or stopped, and have no lines here; --include-refused shows them",
+                "{} of the model's calls were refused or stopped and are not shown; --include-refused shows them",
                 face.hidden()
             ));
         }

@@ -30,15 +30,15 @@ pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCod
             let model = models.remove(&name).map_err(refused)?;
             note(&match &model.place {
                 Place::Linked(to) => {
-                    format!("{} is no model any more; its file stays: {}", model.name, to.display())
+                    format!("removed {}; its file is kept: {}", model.name, to.display())
                 }
-                _ => format!("{} is removed ({})", model.name, bytes(model.bytes)),
+                _ => format!("removed {} ({})", model.name, bytes(model.bytes)),
             });
             Ok(ExitCode::SUCCESS)
         }
         ModelsCommand::Default { name } => {
             let model = models.set_default(&name).map_err(refused)?;
-            note(&format!("{} is used when nobody names a model", model.name));
+            note(&format!("{} is now the default model", model.name));
             Ok(ExitCode::SUCCESS)
         }
         ModelsCommand::Probe(args) => probe(&host, &models, &args),
@@ -151,7 +151,7 @@ fn add(host: &HostEnv, models: &Models, args: &AddArgs) -> Result<ExitCode, Fail
     if let Err(problem) = look(&model) {
         note(&format!("warning: {}: {problem}", model.name));
     }
-    note(&format!("{} is here now; use it with `heddle exec --oss -m {0}`", model.name));
+    note(&format!("added {}; use it with `heddle exec --oss -m {0}`", model.name));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -182,7 +182,7 @@ fn probe(host: &HostEnv, models: &Models, args: &ProbeArgs) -> Result<ExitCode, 
         ("context", format!("{} tokens", about.context_tokens)),
         ("template", about.template.describe().to_owned()),
         ("family", about.family.clone()),
-        ("memory", format!("about {} with all of its context", bytes(about.memory_bytes))),
+        ("memory", format!("about {} with the full context", bytes(about.memory_bytes))),
     ];
     let ran = ran.as_ref().and_then(Value::as_object).into_iter().flatten();
     let ran: Vec<_> = ran.map(|(name, value)| (name.as_str(), said(value))).collect();

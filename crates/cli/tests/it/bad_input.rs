@@ -182,7 +182,7 @@ fn flags() {
     refused(args(&["--frobnicate", "hi"]), &["--frobnicate"]);
     refused(args(&["one", "two"]), &["two"]);
     refused(args(&["-m", "", "hi"]), &["-m", "empty"]);
-    refused(args(&["-i", "a.png", "say hi"]), &["`say hi` was taken for an image", "`--`"]);
+    refused(args(&["-i", "a.png", "say hi"]), &["`say hi` was parsed as an image", "`--`"]);
     refused(args(&["-p", "gone", "--strict-config", "hi"]), &["no profile `gone`"]);
     refused(args(&["resume"]), &["which thread?", "--last"]);
     refused(args(&["resume", "do it"]), &["no thread `do it`", "add --last"]);
@@ -240,8 +240,8 @@ fn prompts() {
     refused(stdin(b"ab\xff", &["-"]), &["stdin is not UTF-8", "byte 2"]);
     refused(stdin(b"ab\xff", &["say hi"]), &["stdin is not UTF-8", "byte 2"]);
     refused(stdin(b"\xff\xfe\0\0h\0\0\0", &["-"]), &["UTF-32"]);
-    refused(stdin(b"", &[""]), &["no prompt"]);
-    refused(stdin(b"", &["  "]), &["no prompt"]);
+    refused(stdin(b"", &[""]), &["the prompt is empty"]);
+    refused(stdin(b"", &["  "]), &["the prompt is empty"]);
 }
 
 #[test]

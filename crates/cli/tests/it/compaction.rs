@@ -85,7 +85,7 @@ fn damage_is_told_when_a_compaction_is_undone() {
     let file = log(&lab, &thread);
     let whole = fs::read(&file).unwrap();
     let undo = ["threads", "undo-compaction", &thread];
-    let lacks = "lacks what was in the damaged places";
+    let lacks = "lacks the damaged lines";
 
     // The last line is torn: the next process that opens the file truncates it.
     run(&lab, &["resume", &thread, "q2"]);

@@ -81,9 +81,9 @@ fn install_says_whether_the_service_runs() {
     check(&den.run(&["install"]), 1, "heddle daemon install");
     assert!(unit.exists());
     put("*restart*");
-    check(&den.run(&["install"]), 1, "restart heddle-daemon.service` did not work");
+    check(&den.run(&["install"]), 1, "restart heddle-daemon.service` failed");
     put("nothing");
-    check(&den.run(&["install", "--model", "smollm2", "--metrics"]), 0, "the daemon runs");
+    check(&den.run(&["install", "--model", "smollm2", "--metrics"]), 0, "the daemon is running");
     let text = std::fs::read_to_string(&unit).unwrap();
     assert!(text.contains("\"--metrics\" \"--model\" \"smollm2\""), "{text}");
     put("*disable*");
@@ -103,7 +103,7 @@ fn without_a_daemon_every_command_says_so() {
         (&["status"], 3, ""),
         (&["health"], 1, "heddle daemon start"),
         (&["logs"], 1, "no daemon has run here yet"),
-        (&["uninstall"], 0, "no service"),
+        (&["uninstall"], 0, "the service is not installed"),
         (&["run", "--model", "nothing-of-this-name"], 2, "nothing-of-this-name"),
         (&["start", "--model", "nothing-of-this-name"], 2, "nothing-of-this-name"),
         (&["run", "--sessions", "0"], 2, "--sessions"),

@@ -108,7 +108,7 @@ fn what_is_printed() {
 #[test]
 fn auto_says_what_it_found() {
     let ended = decode(&lab(), &["-f", "auto"], CALL);
-    assert!(ended.stderr.contains("hermes, 95 % sure"), "{ended:?}");
+    assert!(ended.stderr.contains("detected hermes (95 % confidence)"), "{ended:?}");
 }
 
 #[test]

@@ -44,9 +44,9 @@ fn listed_added_and_removed() {
     let lab = lab();
     check(&lab, &["models", "list"], 0, &["there is no local model yet", "models pull smollm2"]);
     let path = model(&lab, "Tiny.gguf");
-    check(&lab, &["models", "add", "Tiny.gguf"], 0, &["tiny is here now"]);
+    check(&lab, &["models", "add", "Tiny.gguf"], 0, &["added tiny"]);
     check(&lab, &["models", "add", "Tiny.gguf"], 2, &["there is a model `tiny` already"]);
-    check(&lab, &["models", "add", "Tiny.gguf", "--name", "two", "--copy"], 0, &["two is here"]);
+    check(&lab, &["models", "add", "Tiny.gguf", "--name", "two", "--copy"], 0, &["added two"]);
     check(&lab, &["models", "list"], 0, &["NAME", "tiny", "* ", "two", "4096"]);
     check(&lab, &["models", "default", "tiny"], 0, &["tiny"]);
     let output = heddle(&lab, &["models", "ls", "--json"], &[]);
@@ -67,7 +67,7 @@ fn listed_added_and_removed() {
         &["architecture       llama", "4096 tokens", "memory"],
     );
     check(&lab, &["models", "probe", path.to_str().unwrap(), "--json"], 0, &["\"about\""]);
-    check(&lab, &["models", "rm", "tiny"], 0, &["is no model any more"]);
+    check(&lab, &["models", "rm", "tiny"], 0, &["removed tiny; its file is kept"]);
     check(&lab, &["models", "rm", "two"], 0, &["two is removed"]);
     check(&lab, &["models", "rm", "two"], 2, &["there is no model `two`"]);
     check(&lab, &["models", "probe"], 2, &["there is no local model yet"]);

@@ -24,7 +24,7 @@ fn check(call: Value, want: Value, says: &str) {
     let (plain, _) = turn(call.clone(), &[]);
     let kinds: Vec<_> = plain.events().iter().map(|it| it["item"]["type"].clone()).collect();
     assert!(kinds.iter().all(|kind| kind.is_null() || kind == "agent_message"), "{plain:#?}");
-    assert!(plain.stderr.contains("1 of the model's steps"), "{plain:#?}");
+    assert!(plain.stderr.contains("1 of the model's calls"), "{plain:#?}");
 
     let (ended, lab) = turn(call.clone(), &["--include-refused"]);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
@@ -204,7 +204,7 @@ fn commands_that_outlive_the_turn() {
     let sleeping = json!({ "cmd": "exec sleep 600", "yield_time_ms": 250 });
     let (ended, _) = turn(script::call("c1", "exec_command", sleeping), &[]);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let told = "`exec sleep 600`, which was still running, was ended";
+    let told = "`exec sleep 600` was still running when the turn ended";
     assert_eq!(ended.stderr.matches(told).count(), 1, "{ended:#?}");
     let (ended, _) = turn(command("true"), &[]);
     assert!(!ended.stderr.contains("still running"), "{ended:#?}");

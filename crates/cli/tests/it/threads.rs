@@ -198,7 +198,7 @@ fn wrong_use_is_told() {
         ),
         (&["name", "01a1e26e", "01a1"], "looks like the beginning of an id"),
         (&["name", "01a1e26e", "dead-BEEF"], "looks like the beginning of an id"),
-        (&["name", "01a1e26e", "\u{200b}\u{feff}"], "nothing of this name can be seen"),
+        (&["name", "01a1e26e", "\u{200b}\u{feff}"], "the name has no visible characters"),
         (&["list", "--since", "yesterday"], "--since: `yesterday` is not a time"),
         (&["list", "--cursor", "x"], "is not a valid cursor"),
         (&["list", "-n", "0"], "0"),
@@ -265,8 +265,8 @@ fn searches() {
     );
     check(&lab, &["search", "nothing"], 0, &["**nothing**", "!\u{1b}"], &[]);
     check(&lab, &["search", "make"], 0, &["turn 1 command: **make** check"], &[]);
-    check(&lab, &["search", "unheard"], 0, &[], &["nothing was found"]);
-    check(&lab, &["search", "--", "-x", "OR", "("], 0, &[], &["nothing was found"]);
+    check(&lab, &["search", "unheard"], 0, &[], &["no matches"]);
+    check(&lab, &["search", "--", "-x", "OR", "("], 0, &[], &["no matches"]);
     check(&lab, &["search", "--raw", "parser OR nothing", "-n", "9"], 0, &[&id(1), &id(2)], &[]);
     let lines = json_lines(&check(&lab, &["search", "--json", "slow"], 0, &[], &[]).stdout);
     let user = lines.iter().find(|line| line["role"] == "user").unwrap();
@@ -285,7 +285,7 @@ fn names_archives_and_deletes() {
     let lab = lab();
     let path = write(&lab, 1, Path::new("/w"), &["x"]);
     write(&lab, 2, Path::new("/w"), &["y"]);
-    check(&lab, &["name", "01a1e26e-0001", "the slow one"], 0, &["is called the slow one"], &[]);
+    check(&lab, &["name", "01a1e26e-0001", "the slow one"], 0, &["is now named the slow one"], &[]);
     check(&lab, &["list", "--all"], 0, &["[the slow one] x"], &[]);
     check(&lab, &["list", "--all", "--name", "SLOW"], 0, &[&id(1), "!0002"], &[]);
     check(&lab, &["show", "the slow one"], 0, &[&id(1), "name       the slow one"], &[]);
@@ -293,17 +293,23 @@ fn names_archives_and_deletes() {
     assert!(!path.exists());
     check(&lab, &["list", "--all"], 0, &["!the slow one", &id(2)], &[]);
     check(&lab, &["list", "--all", "--archived"], 0, &["the slow one", "!0002"], &[]);
-    check(&lab, &["search", "x"], 0, &[], &["nothing was found"]);
+    check(&lab, &["search", "x"], 0, &[], &["no matches"]);
     check(&lab, &["search", "--archived", "x"], 0, &["**x**"], &[]);
     check(&lab, &["unarchive", "the slow one", &id(2)], 0, &["is back"], &[]);
     assert!(path.exists());
     let family = " 👨\u{200d}👩\u{200d}👧 Ärger ";
-    check(&lab, &["name", &id(2), family], 0, &["is called 👨\u{200d}👩\u{200d}👧 Ärger\n"], &[]);
+    check(
+        &lab,
+        &["name", &id(2), family],
+        0,
+        &["is now named 👨\u{200d}👩\u{200d}👧 Ärger\n"],
+        &[],
+    );
     for name in [family, family.trim()] {
         check(&lab, &["show", name], 0, &[&id(2)], &[]);
     }
     check(&lab, &["list", "--all", "--name", "äRGER"], 0, &[&id(2), "!0001"], &[]);
-    check(&lab, &["name", "the slow one", ""], 0, &["no name any more"], &[]);
+    check(&lab, &["name", "the slow one", ""], 0, &["no longer has a name"], &[]);
     check(&lab, &["show", "the slow one"], 2, &[], &["there is no thread"]);
     check(&lab, &["delete", "-y", &id(1), "01a1e26e-0002"], 0, &["is deleted"], &[]);
     assert!(!path.exists());
@@ -344,7 +350,7 @@ fn goes_back() {
         &lab,
         &["revert", "01a1e26e", "--turns", "1"],
         0,
-        &["1 turn taken back", "has 2 now"],
+        &["reverted 1 turn", "has 2 left"],
         &[],
     );
     check(
@@ -356,8 +362,8 @@ fn goes_back() {
     );
     check(&lab, &["revert", "01a1e26e", "--to", "turn-1"], 0, &["has 1 now"], &[]);
     check(&lab, &["list", "--all"], 0, &["one"], &[]);
-    check(&lab, &["search", "two"], 0, &[], &["nothing was found"]);
-    check(&lab, &["revert", "01a1e26e", "--to", "1"], 0, &["nothing to take back"], &[]);
+    check(&lab, &["search", "two"], 0, &[], &["no matches"]);
+    check(&lab, &["revert", "01a1e26e", "--to", "1"], 0, &["nothing to revert"], &[]);
     assert!(fs::read(&path).unwrap() == before, "the file that was there stays as it was");
 }
 
@@ -388,7 +394,7 @@ fn goes_elsewhere_and_comes_back() {
     let from = out.to_str().unwrap();
     check(&other, &["import", from], 0, &[&id(1), "1 of 1 imported"], &[]);
     check(&other, &["list", "--all"], 0, &["take me along"], &[]);
-    check(&other, &["import", from], 0, &["is here already", "0 of 1"], &[]);
+    check(&other, &["import", from], 0, &["already exists", "0 of 1"], &[]);
 
     // It continued there, and then here, too.
     let more = |file: &Path, words: &str| {
@@ -400,13 +406,13 @@ fn goes_elsewhere_and_comes_back() {
         fs::write(file, text + "\n").unwrap();
     };
     more(&file, "went on there");
-    let older = ["was here in an older version", "1 of 1"];
+    let older = ["updated: the existing copy was older", "1 of 1"];
     check(&other, &["import", from], 0, &older, &[]);
     check(&other, &["show", &id(1)], 0, &["went on there"], &[]);
     let ours = lab.workspace.path().join("made/dir").join(path.file_name().unwrap());
     more(&ours, "went on elsewhere");
     let ours = ours.to_str().unwrap();
-    check(&other, &["import", ours], 1, &["0 of 1"], &["another version", "import again"]);
+    check(&other, &["import", ours], 1, &["0 of 1"], &["a diverged version", "import again"]);
     check(&other, &["show", &id(1)], 0, &["went on there", "!elsewhere"], &[]);
 
     // Nothing to import is not a success.
@@ -421,28 +427,28 @@ fn goes_elsewhere_and_comes_back() {
     let named = lab.workspace.path().join("x");
     check(&third, &["import", named.to_str().unwrap()], 0, &[&id(1), "1 of 1 imported"], &[]);
     check(&third, &["show", &id(1)], 0, &["take me along"], &[]);
-    check(&third, &["import", named.to_str().unwrap()], 0, &["is here already"], &[]);
+    check(&third, &["import", named.to_str().unwrap()], 0, &["already exists"], &[]);
     fs::write(&named, "no thread\n").unwrap();
-    check(&third, &["import", named.to_str().unwrap()], 1, &[], &["nor its first line"]);
+    check(&third, &["import", named.to_str().unwrap()], 1, &[], &["its first line is not"]);
     let link = lab.workspace.path().join("link");
     std::os::unix::fs::symlink(&out, &link).unwrap();
-    check(&other, &["import", link.to_str().unwrap()], 0, &["is here already"], &[]);
+    check(&other, &["import", link.to_str().unwrap()], 0, &["already exists"], &[]);
 }
 
 #[test]
 fn checks_and_repairs() {
     let lab = lab();
     let path = write(&lab, 1, Path::new("/w"), &["one", "two"]);
-    check(&lab, &["fsck"], 0, &["1 files, 15 lines: nothing is damaged"], &[]);
+    check(&lab, &["fsck"], 0, &["1 files, 15 lines: no damage"], &[]);
     let whole = fs::read(&path).unwrap();
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"{\"timestamp\":\"2026-").unwrap();
     check(&lab, &["fsck", "01a1e26e"], 1, &["damaged: ", "add --repair"], &[]);
     let lines = json_lines(&check(&lab, &["fsck", "--json"], 1, &[], &[]).stdout);
     assert_eq!(lines[0]["damage"][0]["what"], "torn_tail");
-    check(&lab, &["fsck", "--repair"], 0, &["repaired: ", "nothing is damaged"], &[]);
+    check(&lab, &["fsck", "--repair"], 0, &["repaired: ", "no damage"], &[]);
     assert!(fs::read(&path).unwrap().starts_with(&whole), "what is whole stays");
-    check(&lab, &["fsck"], 0, &["nothing is damaged"], &[]);
+    check(&lab, &["fsck"], 0, &["no damage"], &[]);
 }
 
 #[test]

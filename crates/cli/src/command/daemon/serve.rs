@@ -101,7 +101,7 @@ pub(super) fn run(
         let daemon = Daemon::prepare(options).await?;
         if let Some((doing, file)) = died_of {
             let doing = doing.word();
-            note(&format!("warning: the daemon before this one died while {doing} {file}"));
+            note(&format!("warning: the previous daemon died while {doing} {file}"));
         }
         if !args.detached {
             note(&format!("serving {model} at {}", home.socket().display()));

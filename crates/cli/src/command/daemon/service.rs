@@ -50,12 +50,11 @@ pub(super) fn install(
     note(&format!("wrote {}", path.display()));
     perform(&KEEPER.install(&path, user()), None).map_err(|problem| {
         Failure::failed(anyhow!(
-            "the service is not running: {problem}; {}, or do without it: heddle starts the daemon itself when \
-             it needs it",
+            "the service is not running: {problem}; {}, or do without it: heddle starts the daemon when needed",
             KEEPER.advice()
         ))
     })?;
-    note("the daemon runs, and will whenever you are logged in");
+    note("the daemon is running, and will start whenever you log in");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -63,7 +62,7 @@ pub(super) fn install(
 pub(super) fn uninstall(host: &HostEnv) -> Result<ExitCode, Failure> {
     let path = path(host)?;
     if !path.exists() {
-        note("there is no service to take back");
+        note("the service is not installed");
         return Ok(ExitCode::SUCCESS);
     }
     // Without a service manager nothing is running: none of these steps is required to succeed.
@@ -106,7 +105,7 @@ fn perform(steps: &[Step], programs: Option<&OsStr>) -> Result<(), String> {
                     problems.clear();
                     break;
                 }
-                Err(error) => problems.push(format!("`{}` did not work ({error})", way.join(" "))),
+                Err(error) => problems.push(format!("`{}` failed ({error})", way.join(" "))),
             }
         }
         if *needed && !problems.is_empty() {
@@ -207,7 +206,7 @@ mod tests {
             &install,
             &["boot", "unload", "enable", "load"],
             &[out, unload, enable, strap, load],
-            Some("`launchctl load -w /u/a.plist` did not work (exit status: 3)"),
+            Some("`launchctl load -w /u/a.plist` failed (exit status: 3)"),
         );
         let uninstall = ServiceManager::Launchd.uninstall(file, 501);
         check(&uninstall, &[], &[out], None);
@@ -234,7 +233,7 @@ mod tests {
         let nowhere = Some(lab.workspace.path().as_os_str());
         for keeper in [ServiceManager::Systemd, ServiceManager::Launchd] {
             let why = perform(&keeper.install(Path::new("/u/x"), 501), nowhere).unwrap_err();
-            assert!(why.contains("ctl") && why.contains("did not work"), "{why}");
+            assert!(why.contains("ctl") && why.contains("failed"), "{why}");
             assert_eq!(perform(&keeper.uninstall(Path::new("/u/x"), 501), nowhere), Ok(()));
         }
     }

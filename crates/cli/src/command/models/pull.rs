@@ -40,7 +40,7 @@ pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<Ex
     async_runtime.shutdown_background();
     teller.transfer.end();
     let Some(done) = done else {
-        note("interrupted; what came is kept, and the same command goes on with it");
+        note("interrupted; run the same command again to continue the download");
         return Ok(ExitCode::from(code::INTERRUPTED));
     };
     let model = done.map_err(|error| refused(error, &wanted))?;
@@ -49,7 +49,7 @@ pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<Ex
         return print(&format!("{end}\n"));
     }
     let smoke = if model.name == EMBEDDED.name { "; it is for smoke tests only" } else { "" };
-    note(&format!("{} is here ({}){smoke}", model.name, bytes(model.bytes)));
+    note(&format!("{} is installed ({}){smoke}", model.name, bytes(model.bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -69,11 +69,11 @@ impl Teller {
                 let parts = if *files > 1 { format!(", {files} files") } else { String::new() };
                 let there = match have {
                     0 => String::new(),
-                    have => format!(", {} of them here already", bytes(*have)),
+                    have => format!(", {} already downloaded", bytes(*have)),
                 };
                 note(&format!("{name} from {source}: {}{parts}{there}", bytes(*size)));
             }
-            Event::Checking => note("checking what is here already"),
+            Event::Checking => note("verifying the partial download"),
             Event::Bytes { done, total } => self.transfer.show(*done, *total),
             Event::Waiting { why, wait } => {
                 self.transfer.end();
@@ -81,7 +81,7 @@ impl Teller {
             }
             Event::Again { why } => {
                 self.transfer.end();
-                note(&format!("{why}: beginning anew"));
+                note(&format!("{why}; starting over"));
             }
         }
     }

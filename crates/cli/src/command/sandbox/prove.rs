@@ -16,11 +16,11 @@ mod other {
     use super::*;
 
     pub(crate) fn run(_: &ProveArgs) -> Result<ExitCode, Failure> {
-        Err(Failure::sandbox(anyhow::anyhow!("there is a sandbox to prove on Linux only")))
+        Err(Failure::sandbox(anyhow::anyhow!("the sandbox is only available on Linux")))
     }
 
     pub(crate) fn attempt(_: &str, _: &Path) -> Result<ExitCode, Failure> {
-        Err(Failure::sandbox(anyhow::anyhow!("attempts are made on Linux only")))
+        Err(Failure::sandbox(anyhow::anyhow!("attempts only run on Linux")))
     }
 }
 

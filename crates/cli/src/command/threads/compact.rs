@@ -50,7 +50,9 @@ pub(super) fn run(
         let after = thread.history_len().unwrap_or_default();
         thread.close().await;
         match turn.result() {
-            Ok(_) => print(&format!("{id}: the history has {after} items, after {before}\n")),
+            Ok(_) => {
+                print(&format!("{id}: compacted the history from {before} to {after} items\n"))
+            }
             Err(TurnError::Interrupted { .. }) => Ok(ExitCode::from(signals.received())),
             Err(_) => Ok(ExitCode::from(code::FAILED)),
         }

@@ -32,7 +32,7 @@ pub(super) fn run(threads: &Threads, args: &FsckArgs) -> Result<ExitCode, Failur
         let files = report.files.len();
         text += &match damaged {
             0 if unchecked > 0 => format!("{files} files, {lines} lines"),
-            0 => format!("{files} files, {lines} lines: nothing is damaged"),
+            0 => format!("{files} files, {lines} lines: no damage"),
             _ if args.repair => {
                 format!("{files} files, {lines} lines: {damaged} are still damaged")
             }

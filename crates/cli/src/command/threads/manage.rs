@@ -25,7 +25,7 @@ pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCo
     }
     let shown = heddle::threads::shown_name(given);
     if shown.is_empty() && !given.is_empty() {
-        return Err(Failure::usage(anyhow!("nothing of this name can be seen; choose another")));
+        return Err(Failure::usage(anyhow!("the name has no visible characters; choose another")));
     }
     let name = shown.as_str();
     if is_id_beginning(name) {
@@ -35,8 +35,8 @@ pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCo
     }
     threads.store.set_name(id, name).map_err(store_failure)?;
     match name {
-        "" => print(&format!("{id} has no name any more\n")),
-        name => print(&format!("{id} is called {name}\n")),
+        "" => print(&format!("{id} no longer has a name\n")),
+        name => print(&format!("{id} is now named {name}\n")),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn unarchive(threads: &Threads, args: &ThreadsArgs) -> Result<ExitCod
 
 pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, Failure> {
     if !args.yes && !std::io::stdin().is_terminal() {
-        let error = anyhow!("deleting cannot be undone, and nobody is there to ask; add --yes");
+        let error = anyhow!("deleting cannot be undone; without a terminal, add --yes to confirm");
         return Err(Failure::usage(error));
     }
     // All must be resolved before the first is deleted.
@@ -117,7 +117,7 @@ pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, F
     let turns = fold.finish().turns;
     let kept = kept(&turns, args).map_err(Failure::usage)?;
     let Some(first_gone) = turns.get(kept) else {
-        return print(&format!("{id} has {} turns; there is nothing to take back\n", turns.len()));
+        return print(&format!("{id} has {} turns; there is nothing to revert\n", turns.len()));
     };
     let Some(before) = first_gone.ordinal else {
         return Err(open_failure(OpenError::Legacy(id)));
@@ -129,7 +129,7 @@ pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, F
     }
     let gone = turns.len() - kept;
     let plural = if gone == 1 { "" } else { "s" };
-    print(&format!("{gone} turn{plural} taken back; {id} has {kept} now\n"))
+    print(&format!("reverted {gone} turn{plural}; {id} has {kept} left\n"))
 }
 
 /// Computes how many turns remain.
@@ -140,8 +140,8 @@ fn kept(turns: &Turns, args: &RevertArgs) -> anyhow::Result<usize> {
         let gone = kept >= forgotten;
         gone.then_some(kept).ok_or_else(|| {
             anyhow!(
-                "turn {kept} is too long ago: only the last {} of {total} turns are remembered; --to \
-                 {forgotten} goes back as far as can be",
+                "turn {kept} is too old: only the last {} of {total} turns can be reverted; --to \
+                 {forgotten} goes back as far as possible",
                 total - forgotten
             )
         })
@@ -149,9 +149,7 @@ fn kept(turns: &Turns, args: &RevertArgs) -> anyhow::Result<usize> {
     if let Some(count) = args.turns {
         let count = usize::try_from(count)?;
         let kept = total.checked_sub(count).ok_or_else(|| {
-            anyhow!(
-                "--turns {count}: there are only {total}; --turns {total} takes back all of them"
-            )
+            anyhow!("--turns {count}: there are only {total}; --turns {total} reverts all of them")
         })?;
         return known(kept);
     }
@@ -236,6 +234,6 @@ mod tests {
         let error =
             kept(&many, &RevertArgs { thread: String::new(), turns: None, to: Some("5".into()) });
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("too long ago") && error.contains("--to 32768"), "{error}");
+        assert!(error.contains("too old") && error.contains("--to 32768"), "{error}");
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn run(threads: &Threads, args: SearchArgs) -> Result<ExitCode, Failu
         return print(&hits.iter().map(|hit| to_json(hit) + "\n").collect::<String>());
     }
     if hits.is_empty() {
-        note("nothing was found");
+        note("no matches");
     }
     print(&rendered(&hits, Screen::of_stdout()))
 }

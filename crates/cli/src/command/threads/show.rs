@@ -99,7 +99,7 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Search => ("33", "search"),
         Kind::Compaction => ("33", "compacted"),
         Kind::Ended => ("31", "ended"),
-        Kind::RolledBack => ("33", "taken back"),
+        Kind::RolledBack => ("33", "reverted"),
         Kind::Damaged => ("31", "damaged line"),
         Kind::Other => ("2", "other"),
     };

@@ -28,7 +28,7 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
             // A trailing slash means a directory.
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 fs::create_dir_all(&path)
-                    .with_context(|| format!("the directory {} cannot be made", path.display()))
+                    .with_context(|| format!("cannot create the directory {}", path.display()))
                     .map_err(Failure::usage)?;
             }
             // In a directory it gets the file name that other programs expect.
@@ -38,7 +38,7 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
         }
     };
     for damage in &report.damage {
-        note(&format!("left out: {damage}"));
+        note(&format!("skipped: {damage}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -111,9 +111,9 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
             }
             ImportOutcome::Extended(_) => {
                 copied += 1;
-                text.extend([&id, " was here in an older version, and goes on as this one now\n"]);
+                text.extend([&id, " updated: the existing copy was older\n"]);
             }
-            ImportOutcome::Present => text.extend([&id, " is here already\n"]),
+            ImportOutcome::Present => text.extend([&id, " already exists\n"]),
             trouble => {
                 failed = true;
                 note(&format!("{from}: {}", in_words(trouble)));
@@ -122,7 +122,7 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
         if let Some(damage) = &file.damage {
             failed = true;
             note(&format!(
-                "{id} was imported, but {damage}; import the thread that it continues as it was then"
+                "{id} was imported, but {damage}; import the matching version of the thread that it continues"
             ));
         }
     }
@@ -137,18 +137,18 @@ fn in_words(outcome: &ImportOutcome) -> String {
             String::new()
         }
         ImportOutcome::Conflict(other) => format!(
-            "another version of this thread is here, which went on differently, and was left as it is: {}; \
-             to have this one instead, move that away (or export and delete the thread), and import again",
+            "a diverged version of this thread exists and was not changed: {}; to replace it, move it away (or \
+             export and delete the thread), and import again",
             visible::line(&other.to_string_lossy())
         ),
         ImportOutcome::Held(holder) => {
             format!("the thread is in use by {holder}; import again when that is done")
         }
         ImportOutcome::NotAThread => {
-            "not a thread: neither its name, which would be rollout-TIME-ID.jsonl, nor its first line is of one"
+            "not a thread: its name is not rollout-TIME-ID.jsonl, and its first line is not that of a thread"
                 .to_owned()
         }
-        ImportOutcome::Packed => "packed, and was left out; unpack it first: zstd -d".to_owned(),
+        ImportOutcome::Packed => "compressed, and skipped; decompress it first: zstd -d".to_owned(),
         ImportOutcome::Empty => {
             "there are no threads in this directory; files of threads are called \
              rollout-TIME-ID.jsonl, and lie in `sessions` and `archived_sessions` of a home"

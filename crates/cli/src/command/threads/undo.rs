@@ -20,7 +20,7 @@ pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> 
         note(&format!("damage: {damage}"));
     }
     if !damage.is_empty() {
-        note("the history that was brought back lacks what was in the damaged places");
+        note("the restored history lacks the damaged lines");
     }
     if let Some(left_out) = left_out {
         note(&left_out.to_string());
@@ -29,5 +29,5 @@ pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> 
         "if it fills the context window, the next turn compacts it again: take a model with a larger \
          window (-m), or raise model_auto_compact_token_limit",
     );
-    print(&format!("{id}: the history has {after} items again, after {before}\n"))
+    print(&format!("{id}: restored the history from {before} to {after} items\n"))
 }

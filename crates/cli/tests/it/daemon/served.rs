@@ -257,7 +257,7 @@ fn start_serve_stop() {
     check(&den.run(&["start", "--model", file.to_str().unwrap()]), 0, "is running with tiny");
     assert_ne!(den.pid().unwrap(), pid);
     assert_eq!(den.status()["file"], json!(file));
-    check(&den.run(&["stop"]), 0, "has ended");
+    check(&den.run(&["stop"]), 0, "has stopped");
     assert_eq!(den.status()["running_now"], false);
     assert!(!den.folder().join("socket").exists());
 }
@@ -274,7 +274,7 @@ fn a_home_by_a_relative_path() {
     assert!(started.status.success(), "{started:?}");
     // It is also found by its absolute path.
     assert!(den.pid().is_some());
-    check(&den.run(&["stop"]), 0, "has ended");
+    check(&den.run(&["stop"]), 0, "has stopped");
 }
 
 /// A template that doubles a text kills the daemon, not the machine, and the cause is reported.
@@ -380,7 +380,7 @@ fn settings_of_the_configuration() {
     };
     check(&start(&["--tcp", "0"]), 0, "was running already");
     check(&start(&["--context", "256"]), 0, "is running with tiny and 256 tokens of context");
-    check(&start(&["--context", "99999"]), 0, "99999 tokens were asked for; the model has no more");
+    check(&start(&["--context", "99999"]), 0, "99999 tokens of context were requested");
     assert_eq!(den.status()["settings"], json!(["--tcp=0", "--context=99999", "--threads=1"]));
 }
 
@@ -412,7 +412,7 @@ fn a_daemon_makes_way_only_for_one_that_can_serve() {
     let port = taken.local_addr().unwrap().port().to_string();
     let model = den.model();
     let output = den.run(&["start", "--model", model.to_str().unwrap(), "--tcp", &port]);
-    check(&output, 2, "cannot be listened at");
+    check(&output, 2, "cannot listen on port");
     assert_eq!(den.pid(), Some(pid), "{output:?}");
     // Without a default model there is none to change to.
     check(&den.run(&["start", "--context", "256"]), 2, "was left alone");
@@ -621,7 +621,7 @@ fn a_slow_tool_stalls_nobody() {
     assert!(answer["usage"]["output_tokens"].as_u64().unwrap() >= 1, "{answer}");
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     // `stop` waits for the answer, so the daemon is gone when it returns.
-    check(&den.run(&["stop"]), 0, "has ended");
+    check(&den.run(&["stop"]), 0, "has stopped");
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(den.status()["running_now"], false);
     let rest: Vec<_> = lines.collect();
