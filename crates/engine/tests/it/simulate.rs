@@ -731,7 +731,7 @@ impl<'a> World<'a> {
         match (outcome, last) {
             (Outcome::Completed, Event::TurnCompleted { .. }) => self.happened.push("answer"),
             (Outcome::Interrupted, Event::TurnInterrupted { .. }) => {
-                self.happened.push("interrupt")
+                self.happened.push("interrupt");
             }
             (Outcome::Failed(cause), Event::TurnFailed { error, .. }) => {
                 assert_eq!(cause, error.cause);

@@ -106,7 +106,7 @@ impl Live {
         };
         match &end {
             Event::TurnInterrupted { .. } => {
-                self.said.push((Kind::Ended, "interrupted".to_owned()))
+                self.said.push((Kind::Ended, "interrupted".to_owned()));
             }
             Event::TurnFailed { error, .. } => self.said.push((Kind::Ended, error.message.clone())),
             _ => {}
