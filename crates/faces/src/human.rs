@@ -304,24 +304,32 @@ impl Human {
                 };
                 self.labelled(Style::Yellow, "compacting", why)
             }
-            _ => String::new(),
+            // These are shown once they are complete.
+            ItemBody::AgentMessage { .. }
+            | ItemBody::Reasoning { .. }
+            | ItemBody::Plan { .. }
+            | ItemBody::FileChange { .. }
+            | ItemBody::RefusedCall(_) => String::new(),
         }
     }
 
     fn completed(&self, item: &Item) -> String {
         match &item.body {
-            ItemBody::Reasoning { summary, .. } if self.reasoning => {
+            ItemBody::Reasoning { summary, .. } => {
                 let text = summary.join("\n");
-                if text.trim().is_empty() {
+                if !self.reasoning || text.trim().is_empty() {
                     return String::new();
                 }
                 self.paint(Style::Dim, &visible::lines(text.trim())) + "\n"
             }
+            ItemBody::Plan { text } => {
+                self.labelled(Style::Cyan, "plan", "") + &visible::lines(text.trim()) + "\n"
+            }
             ItemBody::Command(command) => self.command(command),
             ItemBody::ToolCall(call) => {
                 let (style, word) = match call.status {
-                    Status::Failed => (Style::Red, "failed"),
-                    _ => (Style::Green, "returned"),
+                    Status::Failed | Status::Declined => (Style::Red, "failed"),
+                    Status::InProgress | Status::Completed => (Style::Green, "returned"),
                 };
                 self.labelled(style, word, &call.tool) + &self.output(&call.output)
             }
@@ -343,7 +351,11 @@ impl Human {
                         Status::Failed | Status::Declined => Style::Red,
                         Status::InProgress | Status::Completed => Style::Green,
                     };
-                    text += &self.labelled(style, letter, &visible::line(&change.path));
+                    let path = match &change.moved_to {
+                        Some(to) => format!("{} → {to}", change.path),
+                        None => change.path.clone(),
+                    };
+                    text += &self.labelled(style, letter, &visible::line(&path));
                 }
                 if *status == Status::Declined {
                     text += &self.labelled(Style::Yellow, "declined", "the patch was not applied");
@@ -353,7 +365,11 @@ impl Human {
                 }
                 text + &self.output(refusal.as_deref().unwrap_or_default())
             }
-            _ => String::new(),
+            // A message is streamed or kept for stdout; the others were shown when they started.
+            ItemBody::AgentMessage { .. }
+            | ItemBody::WebSearch { .. }
+            | ItemBody::TodoList { .. }
+            | ItemBody::Compaction { .. } => String::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use protocol::item::{
     Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, ToolCall,
     WebSearchAction,
@@ -637,35 +638,22 @@ pub fn join(argv: &[String]) -> String {
 
 /// Formats a path as a URL; reserved characters are percent-encoded.
 fn file_url(path: &str) -> String {
-    let mut url = String::from("file://");
-    for byte in path.bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'~' => url.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => url.push(char::from(byte)),
-            byte => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    format!("file://{}", utf8_percent_encode(path, RESERVED))
 }
 
 /// Parses a path that may be written as a URL.
 fn file_path(text: &str) -> String {
-    let Some(path) = text.strip_prefix("file://") else { return text.to_owned() };
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = match (first, tail) {
-            (b'%', [high, low, ..]) => {
-                let digits = [*high, *low];
-                std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            }
-            _ => None,
-        };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &tail[2..] } else { tail };
+    let path = text.strip_prefix("file://").map(|path| percent_decode_str(path).decode_utf8());
+    match path {
+        Some(Ok(path)) => path.into_owned(),
+        // It is no URL, or does not encode text.
+        Some(Err(_)) | None => text.to_owned(),
     }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
+
+/// The characters of a path that a URL cannot contain as they are.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
 fn raw(value: &impl Serialize) -> Raw {
     Raw::from(to_raw_value(value).expect("plain data with string keys"))

@@ -172,7 +172,14 @@ impl Rollout {
                     return self.push_event(LogEvent::AgentMessage(AgentMessage { message }));
                 }
             }
-            _ => {}
+            ItemBody::Reasoning { .. }
+            | ItemBody::Plan { .. }
+            | ItemBody::Command(_)
+            | ItemBody::FileChange { .. }
+            | ItemBody::WebSearch { .. }
+            | ItemBody::ToolCall(_)
+            | ItemBody::RefusedCall(_)
+            | ItemBody::Compaction { .. } => {}
         }
         let (started_ms, completed_ms) = (item.started_ms, item.completed_ms);
         let item = LoggedItem::from_item(&self.turn.id, item);

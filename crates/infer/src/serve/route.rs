@@ -1,6 +1,7 @@
 //! Routes of the server.
 
 use hyper::Method;
+use percent_encoding::percent_decode_str;
 
 use super::problem::Problem;
 
@@ -60,16 +61,8 @@ const POST: &str = "POST";
 
 /// Decodes percent escapes.
 fn decode(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        out.push(match byte {
-            b'%' => u8::try_from(digit()? * 16 + digit()?).ok()?,
-            byte => byte,
-        });
-    }
-    String::from_utf8(out).ok().filter(|text| !text.is_empty())
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.is_empty()).then(|| text.into_owned())
 }
 
 #[cfg(test)]
@@ -92,7 +85,8 @@ mod tests {
             (&post, "/v1/models", Err(405)),
             (&get, "/v1/models/a%2Fb%20c", model("a/b c")),
             (&get, "/models/org/name", model("org/name")),
-            (&get, "/models/%zz", Err(404)),
+            (&get, "/models/%zz", model("%zz")),
+            (&get, "/models/%ff", Err(404)),
             (&get, "/models/%f", Err(404)),
             (&get, "/models/%ff", Err(404)),
             (&Method::HEAD, "/health", Ok(Health)),

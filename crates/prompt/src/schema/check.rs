@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::cycle::{Same, path_of};
@@ -230,21 +231,7 @@ pub(super) fn name_of(reference: &str) -> &str {
 
 /// Decodes percent escapes.
 pub(super) fn unescaped(pointer: &str) -> String {
-    let mut parts = pointer.split('%');
-    let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                out.extend_from_slice(&part.as_bytes()[2..]);
-            }
-            None => {
-                out.push(b'%');
-                out.extend_from_slice(part.as_bytes());
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode_str(pointer).decode_utf8_lossy().into_owned()
 }
 
 const KINDS: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
