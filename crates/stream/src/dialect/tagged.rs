@@ -821,7 +821,12 @@ impl Tagged {
                     self.doubt = Some(Doubt::new(Kind::Open, start, from));
                     ended = settled;
                 }
-                self.nest.open_param();
+                // After what may have been the end of the call, a mention opens nothing that would have to be closed: the next
+                // close tag is the value's own.
+                let doubted = matches!(&self.doubt, Some(Doubt { kind: Kind::Foreign { .. }, .. }));
+                if clear || !doubted || self.nest.has_call() {
+                    self.nest.open_param();
+                }
             }
             Tag::CallOpen => self.nest.open_call(),
             Tag::OuterOpen => self.nest.blocks += 1,

@@ -305,6 +305,23 @@ fn ends(own: &Tagged) -> (String, String) {
     (end, lacks)
 }
 
+/// Returns values that mention the open tag of a parameter inside a line, after what may be the end of the call. A key and
+/// a value in separate elements are more than a mention.
+fn mentions(own: &Tagged, foreign: &str) -> Vec<String> {
+    let (open, _) = own.param.split_once("$value").unwrap();
+    if open.contains("<arg_key>") {
+        return Vec::new();
+    }
+    let open = open.replace("$key", "x");
+    let open = open.trim_end();
+    vec![
+        format!("see\n{foreign}\nand {open} too"),
+        format!("see\n{foreign}\nand {open} or {open} too"),
+        format!("see {foreign} and {open}\ntoo"),
+        format!("a\n{foreign}\n{} b {open} c", own.call("f", &[])),
+    ]
+}
+
 #[test]
 fn values_that_go_on() {
     for own in FORMATS {
@@ -326,7 +343,10 @@ fn values_that_go_on() {
             "the tokens <|eom|><|start|> and <|im_end|>".to_owned(),
             format!("{} is not closed", own.call.split_once("$params").unwrap().0),
             "a\n".repeat(40_000) + &foreign + &"b\n".repeat(40_000),
-        ] {
+        ]
+        .into_iter()
+        .chain(mentions(own, &foreign))
+        {
             check(own, &value, &end, &[&value]);
         }
     }
