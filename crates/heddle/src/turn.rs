@@ -51,6 +51,8 @@ pub struct Turn {
     id: String,
     state: State,
     queue: Arc<Mutex<Queue>>,
+    /// Events that were taken from the queue.
+    ready: Queue,
     control: mpsc::Sender<Control>,
     reducer: Reducer,
 }
@@ -127,6 +129,7 @@ impl Turn {
             id: runtime::id::turn(),
             state: State::Cold(Box::new(cold)),
             queue: Arc::default(),
+            ready: Queue::new(),
             control: sender,
             reducer: Reducer::default(),
         }
@@ -193,9 +196,14 @@ impl Stream for Turn {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = &mut *self;
         loop {
-            if let Some(event) = lock(&this.queue).pop_front() {
+            if let Some(event) = this.ready.pop_front() {
                 this.reducer.observe(&event);
                 return Poll::Ready(Some(event));
+            }
+            // All at once: a lock for every delta would cost more than the delta.
+            std::mem::swap(&mut this.ready, &mut *lock(&this.queue));
+            if !this.ready.is_empty() {
+                continue;
             }
             match &mut this.state {
                 State::Cold(_) => {

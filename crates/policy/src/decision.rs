@@ -103,6 +103,8 @@ pub enum LiftObstacle {
     Program(String, PathBuf),
     /// The program runs what project files say.
     Project(String),
+    /// The program runs what it reads from stdin.
+    Reads(String),
     /// The program is not known to only inspect, and the rule does not name all of its words.
     Arguments(String),
     /// It changes what the following commands mean.
@@ -200,6 +202,9 @@ impl fmt::Display for LiftObstacle {
                     f,
                     "`{name}` runs what files of the project say, and the model can write them"
                 )
+            }
+            Self::Reads(name) => {
+                write!(f, "`{name}` runs what it reads, and the model can write that")
             }
             Self::Arguments(name) => {
                 write!(

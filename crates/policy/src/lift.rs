@@ -14,7 +14,7 @@ use crate::inspect::{Found, Inspection};
 use crate::profile::Profile;
 use crate::request::Scene;
 use crate::shell::Feature;
-use crate::wrap::base_name;
+use crate::wrap::{base_name, reads};
 
 /// Returns the names of the programs that a command runs, as written.
 pub(crate) fn programs(inspection: &Inspection) -> BTreeSet<String> {
@@ -73,7 +73,13 @@ fn written_obstacle(found: &Found) -> Option<LiftObstacle> {
     if name.contains('/') && !name.starts_with('/') {
         return Some(LiftObstacle::Relative(name.to_owned()));
     }
-    PROJECT.contains(&unversioned(name)).then(|| LiftObstacle::Project(name.to_owned()))
+    // The model may feed it through a pipe.
+    if !found.carrier && reads(&found.words).is_some() {
+        return Some(LiftObstacle::Reads(name.to_owned()));
+    }
+    let short = unversioned(name);
+    let project = PROJECT.contains(&short) || short.starts_with("cargo-");
+    project.then(|| LiftObstacle::Project(name.to_owned()))
 }
 
 /// Returns an obstacle in how the program is found: something the model can write decides which program it
@@ -125,8 +131,8 @@ fn unversioned(name: &str) -> &str {
 }
 
 /// Shell builtins that start nothing and do not affect the commands after them. `test` is not included: `test
-/// -v 'a[_]'` evaluates an argument of the last command.
-const BUILTINS: [&str; 8] = [":", "true", "false", "echo", "printf", "pwd", "exit", "type"];
+/// -v 'a[_]'` evaluates an argument of the last command; nor is `printf`: `printf %n PATH` assigns.
+const BUILTINS: [&str; 7] = [":", "true", "false", "echo", "pwd", "exit", "type"];
 
 /// Programs that show something about the machine and cannot be told to write, to run something, or to show
 /// the content of a file or the environment of another process. `ps e`, `date -f`, `du --files0-from` and
@@ -181,7 +187,7 @@ const CHANGES: [&str; 31] = [
 
 /// Programs that run what they find in the working directory: recipes, scripts, plugins, settings in a
 /// programming language, modules.
-const PROJECT: [&str; 98] = [
+const PROJECT: [&str; 109] = [
     "ansible",
     "ansible-playbook",
     "ant",
@@ -200,15 +206,18 @@ const PROJECT: [&str; 98] = [
     "cmake",
     "composer",
     "coverage",
+    "cpack",
     "cross",
     "ctest",
     "cypress",
+    "debuild",
     "deno",
     "devbox",
     "direnv",
     "docker",
     "docker-compose",
     "dotnet",
+    "dpkg-buildpackage",
     "earthly",
     "eslint",
     "flutter",
@@ -233,6 +242,7 @@ const PROJECT: [&str; 98] = [
     "mix",
     "mocha",
     "mvn",
+    "mvnDebug",
     "mvnw",
     "next",
     "ninja",
@@ -240,12 +250,15 @@ const PROJECT: [&str; 98] = [
     "nix-build",
     "nix-shell",
     "node",
+    "nodejs",
     "nodemon",
     "nox",
     "npm",
     "npx",
     "nx",
+    "pdb",
     "pdm",
+    "perldoc",
     "phpunit",
     "pip",
     "pipenv",
@@ -256,6 +269,7 @@ const PROJECT: [&str; 98] = [
     "poetry",
     "pre-commit",
     "prettier",
+    "prove",
     "pulumi",
     "pylint",
     "pytest",
@@ -266,10 +280,12 @@ const PROJECT: [&str; 98] = [
     "rspec",
     "rubocop",
     "sbt",
+    "sbuild",
     "scons",
     "stack",
     "swift",
     "task",
+    "tclsh",
     "terraform",
     "tox",
     "ts-node",
@@ -280,4 +296,5 @@ const PROJECT: [&str; 98] = [
     "vagrant",
     "vite",
     "yarn",
+    "yath",
 ];

@@ -68,7 +68,7 @@ fn listed_added_and_removed() {
     );
     check(&lab, &["models", "probe", path.to_str().unwrap(), "--json"], 0, &["\"about\""]);
     check(&lab, &["models", "rm", "tiny"], 0, &["removed tiny; its file is kept"]);
-    check(&lab, &["models", "rm", "two"], 0, &["two is removed"]);
+    check(&lab, &["models", "rm", "two"], 0, &["removed two"]);
     check(&lab, &["models", "rm", "two"], 2, &["there is no model `two`"]);
     check(&lab, &["models", "probe"], 2, &["there is no local model yet"]);
     assert!(path.exists());

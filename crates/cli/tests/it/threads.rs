@@ -360,7 +360,7 @@ fn goes_back() {
         &["turns      2", "user: two", "!three", "created    2026-11-02"],
         &[],
     );
-    check(&lab, &["revert", "01a1e26e", "--to", "turn-1"], 0, &["has 1 now"], &[]);
+    check(&lab, &["revert", "01a1e26e", "--to", "turn-1"], 0, &["has 1 left"], &[]);
     check(&lab, &["list", "--all"], 0, &["one"], &[]);
     check(&lab, &["search", "two"], 0, &[], &["no matches"]);
     check(&lab, &["revert", "01a1e26e", "--to", "1"], 0, &["nothing to revert"], &[]);

@@ -5,8 +5,13 @@ use crate::shell::Word;
 /// Tells whether a builtin could run something in its arguments.
 pub(super) fn evaluates(name: &str, arguments: &[Word]) -> bool {
     let has = |letters: &str| arguments.iter().any(|word| has_option(word, letters));
+    let has_any = |is: fn(&Word) -> bool| arguments.iter().any(is);
     match name {
-        "printf" => arguments.first().is_some_and(|word| word.splits() || has_option(word, "v")),
+        "printf" => {
+            let first = arguments.first();
+            first.is_some_and(|word| word.splits() || has_option(word, "v"))
+                || (arguments.iter().any(|word| counts(&word.text)) && has_any(has_subscript))
+        }
         "test" | "[" => {
             // A subscript is evaluated, and a name in it is replaced by its value: `_` by the last argument.
             let names = |word: &Word| word.known().is_none_or(|text| matches!(text, "-v" | "-R"));
@@ -26,6 +31,13 @@ pub(super) fn evaluates(name: &str, arguments: &[Word]) -> bool {
         "enable" => has("f"),
         _ => false,
     }
+}
+
+/// Tells whether a format of `printf` stores a count in a variable: `%n`.
+fn counts(format: &str) -> bool {
+    let conversions = format.split('%').skip(1);
+    let flags = |c: char| c.is_ascii_digit() || " #'*+-.hjlLqtz".contains(c);
+    conversions.map(|text| text.trim_start_matches(flags)).any(|text| text.starts_with('n'))
 }
 
 fn has_option(word: &Word, letters: &str) -> bool {

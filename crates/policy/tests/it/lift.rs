@@ -31,6 +31,13 @@ const RULES: &str = "
     allow cd
     allow export
     allow echo
+    allow printf
+    allow perl
+    allow nodejs
+    allow ed
+    allow prove
+    allow cpack
+    allow cargo-nextest nextest run
     allow /bin/bash -lc ./build.sh
     allow /bin/bash -lc tool>/w/x
     allow /bin/bash -lc A=1;tool
@@ -54,6 +61,21 @@ fn check_scene(text: &str, change: impl Fn(&mut Scene), want: &str, why: &str) {
 #[track_caller]
 fn check(text: &str, want: &str, why: &str) {
     check_scene(text, |_| {}, want, why);
+}
+
+/// What assigns without looking like it, and what runs the text that the model pipes into it.
+#[test]
+fn builtins_that_assign_and_programs_that_read() {
+    let stays = "run sandbox";
+    check("printf %n PATH; stat x", stays, "the rule does not name all of them");
+    check("printf -- '%5n' PATH; stat x", stays, "the rule does not name all of them");
+    check("printf x", stays, "the rule does not name all of them");
+    check("echo code | perl", stays, "`perl` runs what it reads");
+    check("echo code | nodejs", stays, "`nodejs` runs what it reads");
+    check("echo '!id' | ed", stays, "`ed` runs what it reads");
+    check("prove", stays, "`prove` runs what files of the project say");
+    check("cpack", stays, "`cpack` runs what files of the project say");
+    check("cargo-nextest nextest run", stays, "runs what files of the project say");
 }
 
 #[test]

@@ -290,6 +290,7 @@ fn unclear_wrappers() {
         "bwrap --bind / / ls",
         "firejail",
         "printf -v 'a[$(ls)]' x",
+        "printf '%-3n' 'a[$(ls)]'",
         "test -v 'a[$(ls)]'",
         "[ -v 'a[$(ls)]' ]",
         "[[ -v 'a[$(ls)]' ]]",
