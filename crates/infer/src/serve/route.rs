@@ -87,7 +87,7 @@ mod tests {
             (&get, "/models/org/name", model("org/name")),
             (&get, "/models/%zz", model("%zz")),
             (&get, "/models/%ff", Err(404)),
-            (&get, "/models/%f", Err(404)),
+            (&get, "/models/%f", model("%f")),
             (&get, "/models/%ff", Err(404)),
             (&Method::HEAD, "/health", Ok(Health)),
             (&get, "/v1/metrics", Ok(Metrics)),
