@@ -31,7 +31,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Shared {
     threads: BTreeMap<ThreadId, MemoryThread>,
-    /// Made when somebody first lists or searches.
+    /// Built at the first list or search.
     index: Option<MemoryIndex>,
     lifetime: Lifetime,
 }
@@ -56,7 +56,7 @@ struct MemoryThread {
     next: u64,
     archived: bool,
     name: Option<String>,
-    /// Whether somebody has it open.
+    /// Whether a writer has it open.
     held: bool,
 }
 
@@ -136,7 +136,7 @@ impl MemoryStore {
         Ok(report)
     }
 
-    /// Changes a thread that nobody has open.
+    /// Changes a thread without a writer.
     fn manage(&self, id: ThreadId, change: impl FnOnce(&mut Shared)) -> Result<(), ManageError> {
         let mut shared = self.lock();
         if shared.thread(id)?.held {

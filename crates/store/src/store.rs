@@ -27,7 +27,7 @@ pub struct Found {
     /// Its newest file, if it is kept in files.
     pub path: Option<PathBuf>,
     pub archived: bool,
-    /// The name that somebody gave it.
+    /// The name that the user gave it.
     pub name: Option<String>,
 }
 

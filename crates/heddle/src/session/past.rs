@@ -90,7 +90,10 @@ pub(crate) async fn open(
         }
         Start::Resume(id) => {
             let (log, report) = match ephemeral {
-                true => adopt(stores, id, &mut fold).await?,
+                true => {
+                    let (lines, report) = copy_lines(stores, id, &mut fold).await?;
+                    (stores.ephemeral.adopt(id, lines)?, report)
+                }
                 false => stores.of(id).open(id, &mut |line| fold.line(line)).await?,
             };
             (id, id, log, report, prompt::PROCESS_ENDED)
@@ -99,7 +102,10 @@ pub(crate) async fn open(
             let new = new_thread(SessionMeta { base_instructions: None, ..meta })?;
             let id = new.id;
             let (log, report) = match (ephemeral, stores.ephemeral.has(source)) {
-                (true, _) => fork_into_memory(stores, source, new, &mut fold).await?,
+                (true, _) => {
+                    let (lines, report) = copy_lines(stores, source, &mut fold).await?;
+                    (stores.ephemeral.fork_lines(source, lines, new), report)
+                }
                 (false, true) => fork_from_memory(stores, source, new, &mut fold).await?,
                 (false, false) => {
                     stores.kept.fork(source, new, None, &mut |line| fold.line(line)).await?
@@ -118,34 +124,19 @@ pub(crate) async fn open(
     Ok(opened(id, log, folded, &report, profile, observer))
 }
 
-/// Goes on with a thread in memory; its store keeps it as it is.
-async fn adopt(
+/// Reads a thread into memory; its store keeps it as it is.
+async fn copy_lines(
     stores: &Stores,
     id: ThreadId,
     fold: &mut Fold,
-) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
+) -> Result<(CopiedLines, ReadReport), Error> {
     let mut copied = CopiedLines::default();
     let sink = &mut |line: &Line<'_>| {
         fold.line(line);
         copied.line(line);
     };
     let report = stores.of(id).read(id, sink).await?;
-    Ok((stores.ephemeral.adopt(id, copied)?, report))
-}
-
-async fn fork_into_memory(
-    stores: &Stores,
-    source: ThreadId,
-    new: NewThread,
-    fold: &mut Fold,
-) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
-    let mut copied = CopiedLines::default();
-    let sink = &mut |line: &Line<'_>| {
-        fold.line(line);
-        copied.line(line);
-    };
-    let report = stores.of(source).read(source, sink).await?;
-    Ok((stores.ephemeral.fork_lines(source, copied, new), report))
+    Ok((copied, report))
 }
 
 /// Makes a thread that is kept of one that is not: its lines are written down.

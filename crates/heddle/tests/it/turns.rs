@@ -125,3 +125,34 @@ async fn output_of_a_running_command() {
     assert!(watched.starts_with("one\n"), "{watched:?}");
     assert_eq!(whole.as_deref(), Some("one\ntwo\n"));
 }
+
+/// Events, the result and the log agree about the time, which a host can set.
+#[tokio::test]
+async fn times_come_from_the_clock() {
+    const START_MS: u64 = 1_700_000_000_000;
+    let lab = Lab::new();
+    let heddle = lab.builder().clock(heddle::Clock::new(|| START_MS)).build().unwrap();
+    let tick = std::time::Duration::from_millis(30);
+    let spec = lab.spec_with(ThreadSpec::new(), vec![vec![call("a")]], tick);
+    let thread = heddle.start(spec).await.unwrap();
+    let mut turn = thread.turn("go");
+    let (mut started, mut ended) = (0, 0);
+    while let Some(event) = turn.next().await {
+        match event {
+            Event::TurnStarted { at_ms } => started = at_ms,
+            Event::TurnCompleted { at_ms, .. } => ended = at_ms,
+            Event::ItemCompleted(item) => {
+                assert!(item.started_ms >= START_MS && item.completed_ms >= Some(item.started_ms));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(started, START_MS);
+    assert!(ended >= START_MS + 30, "{ended}");
+    let result = turn.result().unwrap();
+    assert_eq!(result.duration.as_millis(), u128::from(ended - started));
+    let took = result.tool_times.first().unwrap().duration;
+    assert!(took >= tick && took <= result.duration, "{took:?}");
+    let log = std::fs::read_to_string(thread.facts().log_path.as_ref().unwrap()).unwrap();
+    assert!(log.contains(&format!("\"started_at\":{}", START_MS / 1000)), "{log}");
+}
