@@ -17,6 +17,7 @@ use crate::utf8;
 
 pub use crate::dialect::detect::{Detection, detect};
 pub use crate::dialect::tools::{Tools, ToolsError};
+pub use crate::json::DEPTH_MAX;
 
 pub mod blocks;
 mod body;
@@ -56,9 +57,6 @@ pub const NAME_BYTES_MAX: usize = 4096;
 
 /// How many bytes are held back at most until their meaning is known.
 pub const HELD_BYTES_MAX: usize = 1 << 20;
-
-/// Deepest nesting of a value inside a call, where nesting has to be tracked.
-pub const DEPTH_MAX: usize = 512;
 
 /// How to parse a stream, where a format leaves a choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -26,6 +26,20 @@ pub(crate) enum Step {
     Fail(usize),
 }
 
+impl Step {
+    /// Counts from `pos` bytes earlier.
+    pub(crate) fn after(self, pos: usize) -> Self {
+        match self {
+            Self::More => Self::More,
+            Self::Done(used) => Self::Done(pos + used),
+            Self::Broken(used) => Self::Broken(pos + used),
+            Self::Closed(used) => Self::Closed(pos + used),
+            Self::Text(used) => Self::Text(pos + used),
+            Self::Fail(used) => Self::Fail(pos + used),
+        }
+    }
+}
+
 /// Where a body emits its results.
 pub(crate) struct Out<'a> {
     pub(crate) sink: &'a mut dyn Sink,

@@ -206,7 +206,7 @@ impl Auto {
                 for (pos, next) in text.char_indices() {
                     held.push(next);
                     let paths = !self.options.paths.is_empty();
-                    let guess = beginning(held, false, self.scope, paths);
+                    let guess = beginning(held, Input::Open, self.scope, paths);
                     if guess != Guess::More {
                         let again = (std::mem::take(held), *start);
                         self.settle(guess);
@@ -281,7 +281,7 @@ impl Engine for Auto {
             State::Start { held, start } => {
                 let again = (std::mem::take(held), *start);
                 let paths = !self.options.paths.is_empty();
-                self.settle(beginning(&again.0, true, self.scope, paths));
+                self.settle(beginning(&again.0, Input::Ended, self.scope, paths));
                 Some(again)
             }
             State::Marked { .. } => self.look(true, sink),
@@ -311,10 +311,18 @@ impl Engine for Auto {
     }
 }
 
+/// Whether more of a stream can come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Open,
+    Ended,
+}
+
 /// Judges a stream by its beginning.
-fn beginning(text: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
+fn beginning(text: &str, input: Input, scope: Scope, paths: bool) -> Guess {
     let body = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
-    let more = |guess| if ended || text.len() > DECISION_BYTES_MAX { guess } else { Guess::More };
+    let decided = input == Input::Ended || text.len() > DECISION_BYTES_MAX;
+    let more = |guess| if decided { guess } else { Guess::More };
     if body.is_empty() {
         return more(Guess::No);
     }
@@ -353,15 +361,15 @@ fn beginning(text: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
         return Guess::Is("react", 70);
     }
     match body.as_bytes() {
-        [b'{' | b'[', ..] => json_beginning(body, ended, scope, paths),
+        [b'{' | b'[', ..] => json_beginning(body, input, scope, paths),
         _ => Guess::No,
     }
 }
 
 /// Judges a stream that begins like JSON.
-fn json_beginning(body: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
+fn json_beginning(body: &str, input: Input, scope: Scope, paths: bool) -> Guess {
     let inner = body[1..].trim_start();
-    let decided = ended || body.len() > DECISION_BYTES_MAX;
+    let decided = input == Input::Ended || body.len() > DECISION_BYTES_MAX;
     if inner.is_empty() {
         return if decided { Guess::No } else { Guess::More };
     }

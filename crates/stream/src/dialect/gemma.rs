@@ -377,7 +377,7 @@ impl Call {
             b'"' => {
                 self.args.hold();
                 self.key_at = to - 1;
-                self.state = State::KeyQuoted(Quoted::new(b'"', false, false));
+                self.state = State::KeyQuoted(Quoted::new(b'"'));
             }
             b'{' if self.levels.is_empty() && !self.comma && !self.wrapped => self.wrapped = true,
             b'{' | b'[' => {
@@ -525,7 +525,7 @@ impl Call {
         match byte {
             b'"' => {
                 self.args.put("\"", to, out);
-                self.state = State::Quoted(Quoted::new(b'"', false, false));
+                self.state = State::Quoted(Quoted::new(b'"'));
             }
             // The arguments themselves are a level.
             b'{' | b'[' if self.levels.len() + 1 < DEPTH_MAX => {

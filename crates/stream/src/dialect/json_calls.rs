@@ -449,193 +449,22 @@ impl Body for JsonCalls {
     }
 
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step {
-        let bytes = text.as_bytes();
         let mut pos = 0;
-        while pos < bytes.len() {
-            let here = at + pos as u64;
-            let rest = &text[pos..];
-            let alien = self.alien;
-            match &mut self.state {
-                State::Arguments(value) => {
-                    let scan = value.scan(rest.as_bytes(), alien);
-                    let used = match scan {
-                        Scan::More => rest.len(),
-                        Scan::End(used) | Scan::Alien(used) => used,
-                    };
-                    let inside = *value;
-                    Self::argument(&mut self.call, &rest[..used], here, used, out);
-                    if !self.hold(&rest[..used], here, out) {
-                        return Step::Fail(pos + used);
-                    }
-                    pos += used;
-                    match scan {
-                        Scan::More => {}
-                        Scan::End(_) => {
-                            if self.end_arguments(here + used as u64, out) {
-                                return Step::Done(pos);
-                            }
-                        }
-                        Scan::Alien(_) => {
-                            self.state =
-                                State::Closing { matched: 0, inside: Inside::Arguments(inside) };
-                        }
-                    }
-                }
-                State::Text(reader) => {
-                    let call = &mut self.call;
-                    let done = reader
-                        .push(rest, |piece| Self::argument(call, piece, here, rest.len(), out));
-                    let used = match done {
-                        Unescaped::More => rest.len(),
-                        Unescaped::End(used) => used,
-                    };
-                    if !self.hold(&rest[..used], here, out) {
-                        return Step::Fail(pos + used);
-                    }
-                    pos += used;
-                    if let Unescaped::End(_) = done
-                        && self.end_arguments(here + used as u64, out)
-                    {
-                        return Step::Done(pos);
-                    }
-                }
-                State::Skip(value) => {
-                    let scan = value.scan(rest.as_bytes(), 0);
-                    let used = match scan {
-                        Scan::More => rest.len(),
-                        Scan::End(used) | Scan::Alien(used) => used,
-                    };
-                    if !self.hold(&rest[..used], here, out) {
-                        return Step::Fail(pos + used);
-                    }
-                    pos += used;
-                    if scan != Scan::More {
-                        self.state = State::AfterValue;
-                    }
-                }
-                State::InKey { escape } | State::Word { escape, .. } => {
-                    let run = if *escape {
-                        rest.chars().next().map_or(0, char::len_utf8)
-                    } else {
-                        memchr::memchr2(b'"', b'\\', rest.as_bytes()).unwrap_or(rest.len())
-                    };
-                    let (run, closes) = if run > 0 {
-                        *escape = false;
-                        (run, false)
-                    } else {
-                        *escape = rest.starts_with('\\');
-                        (1, !*escape)
-                    };
-                    let word = match &self.state {
-                        State::InKey { .. } => &mut self.key,
-                        _ => &mut self.call.word,
-                    };
-                    // An overlong word fails at the same character, whatever the chunking.
-                    let room = NAME_BYTES_MAX + 1 - word.len().min(NAME_BYTES_MAX);
-                    let kept = rest.ceil_char_boundary(room.min(run));
-                    if !closes && word.len() <= NAME_BYTES_MAX {
-                        word.push_str(&rest[..kept]);
-                    }
-                    let too_long = word.len() > NAME_BYTES_MAX;
-                    let undecided = self.call.index.is_none();
-                    let used = if too_long && undecided { kept } else { run };
-                    if !self.hold(&rest[..used], here, out) || (too_long && undecided) {
-                        out.held.limit = true;
-                        return Step::Fail(pos + used);
-                    }
-                    pos += used;
-                    if closes {
-                        match self.state {
-                            State::Word { role: Role::Id, .. } if too_long => {
-                                out.error(ErrorKind::Limit, "the id of a call is too long", here);
-                                self.state = State::AfterValue;
-                            }
-                            State::Word { role: Role::Id, .. } => {
-                                let id = json::unescape(&self.call.word);
-                                match self.call.index {
-                                    Some(index) => {
-                                        out.event(Event::ToolId { index, id: &id }, here..here + 1);
-                                    }
-                                    None => self.call.id = Some(id),
-                                }
-                                self.state = State::AfterValue;
-                            }
-                            State::Word { .. } => {
-                                let name = json::unescape(&self.call.word);
-                                if name.is_empty() {
-                                    return Step::Fail(pos);
-                                }
-                                self.call.name = Some(name);
-                                self.start_if_known(false, here + 1, out);
-                                self.state = State::AfterValue;
-                            }
-                            _ => {
-                                if self.key.contains('\\') {
-                                    self.key = json::unescape(&self.key);
-                                }
-                                self.state = State::Colon;
-                            }
-                        }
-                    }
-                }
+        while pos < text.len() {
+            let (rest, here) = (&text[pos..], at + pos as u64);
+            let read = match self.state {
+                State::Arguments(_) => self.push_arguments(rest, here, out),
+                State::Text(_) => self.push_text(rest, here, out),
+                State::Skip(_) => self.push_skipped(rest, here, out),
+                State::InKey { .. } | State::Word { .. } => self.push_word(rest, here, out),
                 State::Closing { matched, inside } => {
-                    let (matched, inside) = (*matched, *inside);
-                    let Some(next) = rest.chars().next() else { break };
-                    if self.closes(matched, next) {
-                        let len = next.len_utf8();
-                        if !self.hold(&rest[..len], here, out) {
-                            return Step::Fail(pos + len);
-                        }
-                        pos += len;
-                        if self.shape.close.len() == matched + len {
-                            if self.call.index.is_none() && !matches!(inside, Inside::Array) {
-                                return Step::Fail(pos);
-                            }
-                            self.cut_off(inside, at + pos as u64, out);
-                            return Step::Closed(pos);
-                        }
-                        self.state = State::Closing { matched: matched + len, inside };
-                        continue;
-                    }
-                    match inside {
-                        Inside::Arguments(mut value) => {
-                            // It was not an end after all: what was held of it is part of the value.
-                            let begun = &self.shape.close[..matched.max(1)];
-                            let from = here - matched as u64;
-                            Self::argument(&mut self.call, begun, from, begun.len(), out);
-                            if matched == 0 {
-                                pos += 1;
-                                if !self.hold("<", here, out) {
-                                    return Step::Fail(pos);
-                                }
-                            }
-                            value.scan(begun.as_bytes(), 0);
-                            self.state = State::Arguments(value);
-                        }
-                        Inside::Object | Inside::Array => return self.give_up(pos, here, out),
-                    }
+                    self.push_closing(matched, inside, rest, here, out)
                 }
-                _ => {
-                    let Some(next) = rest.chars().next() else { break };
-                    let len = next.len_utf8();
-                    let started = self.call.index.is_some();
-                    match self.character(next, here, out) {
-                        Next::Again => {}
-                        Next::Fail => return self.give_up(pos, here, out),
-                        result => {
-                            if !started
-                                && self.call.index.is_none()
-                                && !out.held.push(&rest[..len], here)
-                            {
-                                return Step::Fail(pos + len);
-                            }
-                            pos += len;
-                            if matches!(result, Next::Done) {
-                                return Step::Done(pos);
-                            }
-                        }
-                    }
-                }
+                _ => self.push_character(rest, here, out),
+            };
+            match read {
+                Ok(used) => pos += used,
+                Err(step) => return step.after(pos),
             }
         }
         Step::More
@@ -669,16 +498,196 @@ impl Body for JsonCalls {
     }
 }
 
+/// Readers of one state each. They return how much they have consumed, or how the body goes on from there.
 impl JsonCalls {
+    fn push_arguments(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
+        let State::Arguments(value) = &mut self.state else { return Ok(0) };
+        let scan = value.scan(text.as_bytes(), self.alien);
+        let used = scan.used(text);
+        let inside = *value;
+        Self::argument(&mut self.call, &text[..used], at, used, out);
+        if !self.hold(&text[..used], at, out) {
+            return Err(Step::Fail(used));
+        }
+        match scan {
+            Scan::More => {}
+            Scan::End(_) => {
+                if self.end_arguments(at + used as u64, out) {
+                    return Err(Step::Done(used));
+                }
+            }
+            Scan::Alien(_) => {
+                self.state = State::Closing { matched: 0, inside: Inside::Arguments(inside) };
+            }
+        }
+        Ok(used)
+    }
+
+    fn push_text(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
+        let (State::Text(reader), call) = (&mut self.state, &mut self.call) else { return Ok(0) };
+        let read = reader.push(text, |piece| Self::argument(call, piece, at, text.len(), out));
+        let used = match read {
+            Unescaped::More => text.len(),
+            Unescaped::End(used) => used,
+        };
+        if !self.hold(&text[..used], at, out) {
+            return Err(Step::Fail(used));
+        }
+        if matches!(read, Unescaped::End(_)) && self.end_arguments(at + used as u64, out) {
+            return Err(Step::Done(used));
+        }
+        Ok(used)
+    }
+
+    fn push_skipped(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
+        let State::Skip(value) = &mut self.state else { return Ok(0) };
+        let scan = value.scan(text.as_bytes(), 0);
+        let used = scan.used(text);
+        if !self.hold(&text[..used], at, out) {
+            return Err(Step::Fail(used));
+        }
+        if scan != Scan::More {
+            self.state = State::AfterValue;
+        }
+        Ok(used)
+    }
+
+    /// Reads a key, a name or an id: up to the next escape or the quote that ends it.
+    fn push_word(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
+        let (escape, word) = match &mut self.state {
+            State::InKey { escape } => (escape, &mut self.key),
+            State::Word { escape, .. } => (escape, &mut self.call.word),
+            _ => return Ok(0),
+        };
+        let run = if *escape {
+            text.chars().next().map_or(0, char::len_utf8)
+        } else {
+            memchr::memchr2(b'"', b'\\', text.as_bytes()).unwrap_or(text.len())
+        };
+        let (run, closes) = if run > 0 {
+            *escape = false;
+            (run, false)
+        } else {
+            *escape = text.starts_with('\\');
+            (1, !*escape)
+        };
+        // An overlong word fails at the same character, whatever the chunking.
+        let room = NAME_BYTES_MAX + 1 - word.len().min(NAME_BYTES_MAX);
+        let kept = text.ceil_char_boundary(room.min(run));
+        if !closes && word.len() <= NAME_BYTES_MAX {
+            word.push_str(&text[..kept]);
+        }
+        let too_long = word.len() > NAME_BYTES_MAX;
+        let undecided = self.call.index.is_none();
+        let used = if too_long && undecided { kept } else { run };
+        if !self.hold(&text[..used], at, out) || (too_long && undecided) {
+            out.held.limit = true;
+            return Err(Step::Fail(used));
+        }
+        if closes {
+            self.end_word(too_long, at, out).map_err(|()| Step::Fail(used))?;
+        }
+        Ok(used)
+    }
+
+    /// Ends a key, a name or an id at its quote; fails if a call cannot have such a name.
+    fn end_word(&mut self, too_long: bool, at: u64, out: &mut Out<'_>) -> Result<(), ()> {
+        self.state = match self.state {
+            State::Word { role: Role::Id, .. } => {
+                if too_long {
+                    out.error(ErrorKind::Limit, "the id of a call is too long", at);
+                } else {
+                    let id = json::unescape(&self.call.word);
+                    match self.call.index {
+                        Some(index) => out.event(Event::ToolId { index, id: &id }, at..at + 1),
+                        None => self.call.id = Some(id),
+                    }
+                }
+                State::AfterValue
+            }
+            State::Word { .. } => {
+                let name = json::unescape(&self.call.word);
+                if name.is_empty() {
+                    return Err(());
+                }
+                self.call.name = Some(name);
+                self.start_if_known(false, at + 1, out);
+                State::AfterValue
+            }
+            _ => {
+                if self.key.contains('\\') {
+                    self.key = json::unescape(&self.key);
+                }
+                State::Colon
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads on in what may be the close marker, of which `matched` bytes have been read.
+    fn push_closing(
+        &mut self,
+        matched: usize,
+        inside: Inside,
+        text: &str,
+        at: u64,
+        out: &mut Out<'_>,
+    ) -> Result<usize, Step> {
+        let Some(next) = text.chars().next() else { return Ok(0) };
+        if self.closes(matched, next) {
+            let len = next.len_utf8();
+            if !self.hold(&text[..len], at, out) {
+                return Err(Step::Fail(len));
+            }
+            if self.shape.close.len() == matched + len {
+                if self.call.index.is_none() && !matches!(inside, Inside::Array) {
+                    return Err(Step::Fail(len));
+                }
+                self.cut_off(inside, at + len as u64, out);
+                return Err(Step::Closed(len));
+            }
+            self.state = State::Closing { matched: matched + len, inside };
+            return Ok(len);
+        }
+        let Inside::Arguments(mut value) = inside else { return Err(self.give_up(at, out)) };
+        // It was not an end after all: what was held of it is part of the value.
+        let begun = &self.shape.close[..matched.max(1)];
+        let from = at - matched as u64;
+        Self::argument(&mut self.call, begun, from, begun.len(), out);
+        let used = usize::from(matched == 0);
+        if used > 0 && !self.hold("<", at, out) {
+            return Err(Step::Fail(used));
+        }
+        value.scan(begun.as_bytes(), 0);
+        self.state = State::Arguments(value);
+        Ok(used)
+    }
+
+    fn push_character(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
+        let Some(next) = text.chars().next() else { return Ok(0) };
+        let len = next.len_utf8();
+        let started = self.call.index.is_some();
+        let result = self.character(next, at, out);
+        match result {
+            Next::Again => return Ok(0),
+            Next::Fail => return Err(self.give_up(at, out)),
+            Next::Used | Next::Done => {}
+        }
+        if !started && self.call.index.is_none() && !out.held.push(&text[..len], at) {
+            return Err(Step::Fail(len));
+        }
+        if matches!(result, Next::Done) { Err(Step::Done(len)) } else { Ok(len) }
+    }
+
     /// Stops at a character that is not allowed here: a started call is ended, anything else goes back.
-    fn give_up(&mut self, pos: usize, here: u64, out: &mut Out<'_>) -> Step {
+    fn give_up(&mut self, at: u64, out: &mut Out<'_>) -> Step {
         if self.call.index.is_none() {
-            return Step::Fail(pos);
+            return Step::Fail(0);
         }
         let complete = self.call.has_arguments && matches!(self.state, State::AfterValue);
-        out.error(ErrorKind::MalformedCall, CUT_OFF, here);
-        self.end_call(complete, here, out);
-        Step::Broken(pos)
+        out.error(ErrorKind::MalformedCall, CUT_OFF, at);
+        self.end_call(complete, at, out);
+        Step::Broken(0)
     }
 }
 

@@ -39,6 +39,16 @@ pub(crate) enum Scan {
     Alien(usize),
 }
 
+impl Scan {
+    /// Returns how much of the scanned text belongs to the value.
+    pub(crate) fn used(self, text: &str) -> usize {
+        match self {
+            Self::More => text.len(),
+            Self::End(used) | Self::Alien(used) => used,
+        }
+    }
+}
+
 impl Value {
     /// Something that is not a JSON value, and ends where its block does.
     pub(crate) const RAW: Self = Self { depth: 0, inside: Inside::Raw };

@@ -139,8 +139,19 @@ impl Hex {
 }
 
 impl Quoted {
-    pub(crate) fn new(quote: u8, triple: bool, raw: bool) -> Self {
-        Self { quote, triple, raw, run: 0, escape: Escape::None, high: None }
+    /// Creates a string that ends at the next quote of this kind.
+    pub(crate) fn new(quote: u8) -> Self {
+        Self { quote, triple: false, raw: false, run: 0, escape: Escape::None, high: None }
+    }
+
+    /// Lets it end at three quotes in a row.
+    pub(crate) fn triple(self) -> Self {
+        Self { triple: true, ..self }
+    }
+
+    /// Keeps backslashes as they are, if `raw`.
+    pub(crate) fn raw(self, raw: bool) -> Self {
+        Self { raw, ..self }
     }
 
     /// Tells whether a text is plain content, without quotes and backslashes that JSON would not accept

@@ -42,6 +42,7 @@ impl Machine {
             said: true,
             from_reasoning: false,
             owed: false,
+            ended_raw: false,
             wrong: Wrong::Nothing,
             reported: false,
             stray: Stray::default(),
@@ -123,6 +124,9 @@ struct Run {
     from_reasoning: bool,
     /// A block was left before its close marker came.
     owed: bool,
+    /// A call with raw values has ended: one that contained all its close tags in a row was cut there, and
+    /// the tags that were meant to end it are still to come.
+    ended_raw: bool,
     /// Whether the block has an error.
     wrong: Wrong,
     /// Whether noise of this block has been reported.
@@ -727,8 +731,17 @@ impl Run {
                     sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
                 }
             }
-            Effect::Orphan if c.hidden.contains(&mark.text) => {}
-            Effect::Orphan => self.emit(text, at, sink),
+            Effect::Orphan => {
+                if !c.hidden.contains(&mark.text) {
+                    self.emit(text, at, sink);
+                }
+                if std::mem::take(&mut self.ended_raw) {
+                    let detail =
+                        "a block of calls is closed twice: a value in it may have been cut";
+                    let range = at..at + text.len() as u64;
+                    sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);
+                }
+            }
             Effect::Switch(switch) => {
                 self.switched = Some((switch, text.len(), text.to_owned(), at));
             }
@@ -827,7 +840,9 @@ impl Run {
         let Some(active) = self.body.take() else { return };
         self.settle(false, sink);
         let calls = active.calls;
-        let close = calls.bodies.get(active.tried).map_or("", Grammar::close);
+        let grammar = calls.bodies.get(active.tried);
+        let close = grammar.map_or("", Grammar::close);
+        self.ended_raw = matches!(grammar, Some(Grammar::Tagged(_) | Grammar::Nested(_)));
         self.held.text.clear();
         self.owed = false;
         self.said = false;

@@ -409,8 +409,8 @@ impl Call {
                     here += usize::from(same);
                     self.state = match (seen, same) {
                         (1, true) => State::Quote { quote, raw, seen: 2 },
-                        (1, false) => State::Str(Quoted::new(quote, false, raw)),
-                        (_, true) => State::Str(Quoted::new(quote, true, raw)),
+                        (1, false) => State::Str(Quoted::new(quote).raw(raw)),
+                        (_, true) => State::Str(Quoted::new(quote).triple().raw(raw)),
                         (_, false) => State::StrEnd,
                     };
                 }

@@ -169,6 +169,14 @@ impl Grammar {
         }
     }
 
+    /// Returns the end of a call with raw values that is in no block.
+    fn lone_close(&self) -> Option<&'static str> {
+        match self {
+            Self::Tagged(tags) if tags.outer_close.is_empty() => Some(tags.call_close),
+            _ => None,
+        }
+    }
+
     pub(crate) fn body(&self, c: &Compiled) -> Box<dyn Body + Send> {
         match self {
             Self::Json(shape) => Box::new(JsonCalls::new(*shape)),
@@ -242,10 +250,9 @@ impl Compiled {
         // Close markers of blocks have a meaning only if the table does not override it.
         for spec in spec.marks {
             if let Effect::Calls(calls) = spec.effect {
-                calls
-                    .close
-                    .iter()
-                    .for_each(|close| text.add(mark(close, Effect::Orphan), &spelling));
+                let own = calls.bodies.iter().filter_map(Grammar::lone_close);
+                let close = calls.close.iter().copied().chain(own);
+                close.for_each(|close| text.add(mark(close, Effect::Orphan), &spelling));
             }
         }
         for (open, close) in phrases {

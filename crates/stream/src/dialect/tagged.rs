@@ -21,6 +21,8 @@
 //!    is known not to have it or the call already has it ([`Kind::Open`]); a close tag that may belong to
 //!    what was opened inside ([`Kind::Inner`]). From there on everything is held back until it is clear.
 //!    - The value's own close tag comes (1): the held text is data.
+//!    - The tags in a row that end a value come, and would only close a parameter that was opened inside: if
+//!      nothing else ends the value, that was a mention, and the value ended there.
 //!    - A parameter that was opened on its own line is closed by the tag that ends the call: it was real,
 //!      and the value before it lacked its close tag. If text follows its close tag, it was data.
 //!    - The stream ends: the call ended at the doubtful place, and what follows is parsed as text. But a tag
@@ -425,6 +427,9 @@ impl Tagged {
         doubt.hold.push_str(piece);
         let follows = doubt.follows(&self.tags, &self.spelling);
         if doubt.hold.len() > DOUBT_BYTES_MAX {
+            if doubt.follows_row(&self.tags, &self.spelling) == Some(Follows::Call) {
+                return self.end_at_row(out);
+            }
             match (doubt.kind, follows) {
                 (Kind::Inner { balanced: false }, _) | (Kind::Foreign { .. }, Follows::Call) => {
                     return self.believe(out);
@@ -468,6 +473,25 @@ impl Tagged {
                 Err(if block { Over::Outer(0) } else { Over::Done(0) })
             }
         }
+    }
+
+    /// The value ended at the tags in a row that end one, although something was open in it: that was only
+    /// mentioned. Parses again what follows.
+    fn end_at_row(&mut self, out: &mut Out<'_>) -> Result<(), Over> {
+        let Some(Doubt { hold: mut text, start, row: Some((end, next)), .. }) = self.doubt.take()
+        else {
+            return Ok(());
+        };
+        text.push_str(&self.buffer);
+        self.buffer.clear();
+        out.held.settled = start + text.len() as u64;
+        let end_at = start + end as u64;
+        self.value_text(&text[..end], start..end_at, out);
+        if let Some(call) = &mut self.call {
+            call.end_value(end_at, out);
+        }
+        self.state = State::Between;
+        self.replay(&text[next..], start + next as u64, out)
     }
 
     /// Parses text again; what is left when the call is over is parsed by the caller.
@@ -775,8 +799,16 @@ impl Tagged {
                         ended = self.fit_param(buffer[to..].trim_start()) == Fit::No;
                     }
                     Some(_) => {
+                        let follower = buffer[to..].trim_start();
+                        let closes = [self.tags.call_close, self.tags.outer_close]
+                            .iter()
+                            .any(|tag| self.spelling.fit(tag, follower) == Fit::Whole);
                         if let Some(doubt) = &mut self.doubt {
                             doubt.look_after(to);
+                            if closes && !balanced && matches!(doubt.kind, Kind::Foreign { .. }) {
+                                let end = doubt.hold.len();
+                                doubt.row.get_or_insert((end, end + to));
+                            }
                         }
                     }
                     None => self.doubt = Some(Doubt::new(Kind::Inner { balanced }, start, to)),
@@ -1217,8 +1249,11 @@ impl Body for Tagged {
                 let buffer = std::mem::take(&mut self.buffer);
                 doubt.hold.push_str(&buffer);
                 let follows = doubt.follows(&self.tags, &self.spelling);
-                if doubt.kind.ends_before(follows) {
-                    match self.believe(out) {
+                let ends = doubt.kind.ends_before(follows);
+                let after_row = doubt.follows_row(&self.tags, &self.spelling);
+                let at_row = after_row.is_some_and(|follows| ends || follows != Follows::Text);
+                if ends || at_row {
+                    match if at_row { self.end_at_row(out) } else { self.believe(out) } {
                         Ok(()) => continue,
                         Err(over) => {
                             out.held.closed = matches!(over, Over::Outer(_));
@@ -1317,6 +1352,9 @@ struct Doubt {
     /// How far the following text has been examined.
     seen: usize,
     follows: Follows,
+    /// The first close tag of a parameter that the end of the call follows, where parameters were open in the
+    /// value but no call: where it begins, and where it ends. If they were only mentioned, the value ended here.
+    row: Option<(usize, usize)>,
 }
 
 /// Why a value may have ended.
@@ -1356,7 +1394,23 @@ enum Follows {
 
 impl Doubt {
     fn new(kind: Kind, start: u64, to: usize) -> Self {
-        Self { kind, hold: String::new(), start, to, seen: to, follows: Follows::Nothing }
+        Self {
+            kind,
+            hold: String::new(),
+            start,
+            to,
+            seen: to,
+            follows: Follows::Nothing,
+            row: None,
+        }
+    }
+
+    /// Returns what follows the tags in a row that end a value, if they have come.
+    fn follows_row(&self, tags: &Tags, spelling: &Spelling) -> Option<Follows> {
+        let (_, next) = self.row?;
+        let hold = self.hold[next..].to_owned();
+        let mut rest = Self { hold, seen: 0, ..Self::new(self.kind, self.start, 0) };
+        Some(rest.follows(tags, spelling))
     }
 
     /// Considers only what follows here, `to` bytes into the held text: everything before is balanced.

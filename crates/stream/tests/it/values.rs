@@ -352,6 +352,24 @@ fn values_that_go_on() {
     }
 }
 
+/// A value that has all the tags in a row that end it is cut there, as nothing can tell. What comes then is text, up to the tags
+/// that were meant to end the value, where it is reported.
+#[test]
+fn values_with_their_own_end() {
+    for own in FORMATS {
+        let end = format!("{}{}{}", own.param_close, own.call_close, own.block.1);
+        let value = format!("a\n{end}\nb\n");
+        let input = own.calls(&[("f".to_owned(), vec![("k".to_owned(), value)])]);
+        for size in [1, 3, input.len()] {
+            let (calls, said, errors) = read(own.name, &input, &[size]);
+            assert_eq!(calls.len(), 1, "{} by {size}: {input}", own.name);
+            // Behind the token that ends a message is no text.
+            assert!(said.contains('b') || end.contains("<|eom|>"), "{}: {said:?}", own.name);
+            assert_ne!(errors, "", "{} by {size}: {input}", own.name);
+        }
+    }
+}
+
 /// Puts blanks around names and `=` in the tags of a template; tokens do not allow them.
 fn loosen(template: &str) -> String {
     let mut loose = String::new();
@@ -443,7 +461,8 @@ impl Tagged {
 #[test]
 fn openers_that_are_text() {
     for own in FORMATS {
-        let (head, end, _) = own.around();
+        let (head, end, lacks) = own.around();
+        let foreign = lacks.replace("<|eom|>", "");
         let torn = own.param.split_once("$key").unwrap().0;
         let undeclared = own.opener("undeclared");
         let closed = own.param("undeclared", "x");
@@ -454,6 +473,21 @@ fn openers_that_are_text() {
             format!("see\n{closed}\nmore"),
             format!("see\n{closed}{closed}\nmore"),
         ];
+        // What ends a call beside it, and nothing that closes the mention.
+        let mentions = [
+            format!("see\n{undeclared}more\n{foreign}"),
+            format!("see\n{foreign}\n{undeclared}more"),
+            format!("{foreign}\n{undeclared}more"),
+            format!("see\n{foreign}\nand {undeclared} more"),
+            format!("see\n{undeclared}more\n{foreign}\nand\n{undeclared}more"),
+        ];
+        for value in mentions {
+            let want = json!({ "k": value });
+            let input = format!("{head}{value}{end}");
+            check_input(own, &closed_tools(), &input, &[want.clone()], "");
+            let two = format!("{input}{head}b{end}");
+            check_input(own, &closed_tools(), &two, &[want, json!({ "k": "b" })], "");
+        }
         // With elements of the same name it is ambiguous which one is closed.
         if own.name != "minimax_m3" {
             values.push(format!("see\n{}more", own.opener("k")));
