@@ -10,12 +10,12 @@ pub fn check(data: &[u8]) {
     let (at, legacy, nested) = (given.number(), given.flag(), given.flag());
     let text = &*String::from_utf8_lossy(given.rest());
     let (head, tail) = text.split_at(text.floor_char_boundary(usize::from(at).min(text.len())));
-    assert_eq!(read(legacy, nested, &[text]), read(legacy, nested, &[head, tail]));
+    let paths = if legacy { Path::legacy() } else { Path::built_in() };
+    assert_eq!(read(paths.clone(), nested, &[text]), read(paths, nested, &[head, tail]));
 }
 
 /// Returns the text outside calls, the content of calls, and how the document ended.
-fn read(legacy: bool, nested: bool, pieces: &[&str]) -> (String, String, bool) {
-    let paths = if legacy { Path::legacy() } else { Path::built_in() };
+fn read(paths: Vec<Path>, nested: bool, pieces: &[&str]) -> (String, String, bool) {
     let (mut document, mut outside, mut calls) =
         (Document::new(paths, 0), String::new(), String::new());
     if nested {

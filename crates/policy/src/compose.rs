@@ -1,94 +1,9 @@
-//! Policies as values that can be combined.
+//! How several opinions about an effect become one decision.
 //!
-//! Anything with an opinion about an effect is a [`Judge`]; having no opinion is valid too. The folds are
-//! separate functions, so that opinions collected elsewhere, over a connection or one by one, are combined in
-//! the same way.
+//! Whoever has an opinion is asked elsewhere, since asking can take time: a host program's judges are asked by
+//! `runtime`.
 
 use crate::decision::{Decision, Place, Verdict};
-use crate::grants::Grants;
-use crate::judge::Policy;
-use crate::request::Effect;
-
-/// Something that may have an opinion about an effect.
-pub trait Judge {
-    /// Returns the opinion, if there is one.
-    fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision>;
-}
-
-pub type Judges = Vec<Box<dyn Judge + Send + Sync>>;
-
-impl Judge for Policy {
-    /// Always has an opinion.
-    fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision> {
-        Some(self.judge(effect, grants))
-    }
-}
-
-impl<F: Fn(&Effect, &Grants) -> Option<Decision>> Judge for F {
-    fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision> {
-        self(effect, grants)
-    }
-}
-
-/// Several judges, and how their opinions are combined.
-pub struct Combined {
-    judges: Judges,
-    fold: Fold,
-}
-
-#[derive(Clone, Copy)]
-enum Fold {
-    First,
-    Strictest,
-    Mildest,
-}
-
-/// Combines judges so that the first opinion counts; judges after it are not asked.
-pub fn first_match(judges: Judges) -> Combined {
-    Combined { judges, fold: Fold::First }
-}
-
-/// Combines judges so that the strictest opinion counts: all must agree to let something happen.
-pub fn all_of(judges: Judges) -> Combined {
-    Combined { judges, fold: Fold::Strictest }
-}
-
-/// Combines judges so that the most lenient opinion counts: one is enough to let something happen.
-pub fn any_of(judges: Judges) -> Combined {
-    Combined { judges, fold: Fold::Mildest }
-}
-
-impl Judge for Combined {
-    fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision> {
-        let opinions = self.judges.iter().map(|judge| judge.opinion(effect, grants));
-        match self.fold {
-            Fold::First => first(opinions),
-            Fold::Strictest => strictest(opinions),
-            Fold::Mildest => mildest(opinions),
-        }
-    }
-}
-
-/// A judge with a fallback for cases in which it has no opinion.
-pub struct WithFallback<J, K> {
-    judge: J,
-    fallback: K,
-}
-
-/// Adds a fallback to a judge.
-pub fn with_fallback<J: Judge, K: Judge>(judge: J, fallback: K) -> WithFallback<J, K> {
-    WithFallback { judge, fallback }
-}
-
-impl<J: Judge, K: Judge> Judge for WithFallback<J, K> {
-    fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision> {
-        self.judge.opinion(effect, grants).or_else(|| self.fallback.opinion(effect, grants))
-    }
-}
-
-pub fn first(opinions: impl IntoIterator<Item = Option<Decision>>) -> Option<Decision> {
-    opinions.into_iter().flatten().next()
-}
 
 /// Returns the strictest opinion; among equals, the first.
 pub fn strictest(opinions: impl IntoIterator<Item = Option<Decision>>) -> Option<Decision> {

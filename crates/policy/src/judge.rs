@@ -370,7 +370,10 @@ impl Policy {
             };
             let sought = own().any(|found| wrap::looks_up(&found.words, program))
                 || inspection.settings.iter().any(holds);
-            let copies = |found: &&Found| wrap::copies(&found.words, program, moved, sought);
+            let copies = |found: &&Found| {
+                wrap::copies(&found.words, program, moved)
+                    || (sought && wrap::copies_what_was_found(&found.words))
+            };
             let read = |word: &&Word| wrap::is_program(word, program, moved);
             let redirected =
                 || inspection.inputs.iter().find(read).map(|word| excerpt(&word.source));

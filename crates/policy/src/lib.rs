@@ -29,10 +29,7 @@ mod typed;
 mod wrap;
 
 pub use approval::{ApprovalPolicy, Granular};
-pub use compose::{
-    Combined, Judge, Judges, Strictness, WithFallback, all_of, any_of, first, first_match, mildest,
-    strictest, with_fallback,
-};
+pub use compose::{Strictness, mildest, strictest};
 pub use decision::{Ask, Because, Decision, LiftObstacle, Permit, Place, Verdict};
 pub use environment::{EnvironmentPolicy, Inherit};
 pub use explain::{ExplainedCommand, Explanation, MatchedRule, Uncovered};

@@ -15,7 +15,7 @@ mod runner;
 mod table;
 
 use crate::shell::Word;
-pub(crate) use copy::{copies, goes_to_programs, is_program, looks_up};
+pub(crate) use copy::{copies, copies_what_was_found, goes_to_programs, is_program, looks_up};
 pub(crate) use embedded::{
     Reads, code as embedded_code, interprets, is_interpreter, may_start_programs, reads, written,
 };

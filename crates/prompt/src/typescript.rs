@@ -6,10 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::request::{Input, Tool};
-
-/// Levels of a schema that are shown; anything deeper is `any`.
-pub const DEPTH_MAX: usize = 64;
+use crate::request::{DEPTH_MAX, Input, Tool};
 
 /// Renders the section that describes tools.
 pub(crate) fn tools_section(tools: &[Tool]) -> String {
@@ -32,6 +29,7 @@ pub(crate) fn tools_section(tools: &[Tool]) -> String {
 
 /// Returns the type of a schema; lines are indented by `indent`.
 fn type_of(schema: &Value, indent: &str, depth: usize) -> String {
+    // No request that was accepted has such a schema.
     if depth > DEPTH_MAX {
         return "any".to_owned();
     }

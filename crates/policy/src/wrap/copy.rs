@@ -8,12 +8,16 @@ use crate::environment::matches;
 use crate::shell::{Unknown, Word};
 
 /// Tells whether a command could give a program another name, or output its file. `moved` means that the
-/// script changes to a program directory, `sought` that it looks up where this program is.
-pub(crate) fn copies(words: &[Word], program: &str, moved: bool, sought: bool) -> bool {
-    sources(words).iter().any(|word| {
-        let expands = matches!(word.unknown, Some(Unknown::Quoted | Unknown::Expansion));
-        sought && expands || is_program(word, program, moved)
-    })
+/// script changes to a program directory.
+pub(crate) fn copies(words: &[Word], program: &str, moved: bool) -> bool {
+    sources(words).iter().any(|word| is_program(word, program, moved))
+}
+
+/// Tells whether a command copies a file whose name comes from an expansion: it may be any program that the
+/// script has looked up.
+pub(crate) fn copies_what_was_found(words: &[Word]) -> bool {
+    let expands = |word: &Word| matches!(word.unknown, Some(Unknown::Quoted | Unknown::Expansion));
+    sources(words).iter().any(expands)
 }
 
 /// Tells whether a word names the file of a program: by a path under which programs are kept, or by less if
