@@ -439,20 +439,29 @@ const DECODE_HELP: &str = "\
 Each line is one event: text, reasoning, reasoning_signature, refusal, plan_start, plan, plan_end, \
 tool_start, tool_args, tool_end, error, finish.
 
+With --api, the input is the body of an answer of that API, and each line is what a turn makes of it: created, \
+item_added, text, summary, reasoning, item, unreadable, completed, failed. Nothing after the last two is read.
+
 Examples:
   heddle debug decode --list
   heddle debug decode --format hermes < output.txt
   heddle debug decode --format auto --tools tools.json --ranges output.txt
-  curl -sN … | heddle debug decode --format openai_chat --deltas";
+  curl -sN … | heddle debug decode --format openai_chat --deltas
+  heddle debug decode --api responses < answer.sse
+  heddle debug decode --api chat --format hermes < answer.sse";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DecodeArgs {
     /// The file to read; `-` or no file reads stdin.
     pub(crate) file: Option<PathBuf>,
 
-    /// The format of the output, or `auto` to detect it.
-    #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
+    /// The format of the output, or `auto` to detect it. With --api chat, the format of calls in its text.
+    #[arg(short, long, value_name = "NAME", required_unless_present_any = ["list", "api"])]
     pub(crate) format: Option<String>,
+
+    /// Decode the body of an HTTP answer of this API, as a turn does.
+    #[arg(short, long, value_enum, conflicts_with = "ranges")]
+    pub(crate) api: Option<AnswerApi>,
 
     /// The tools the model may call: a JSON array of objects with `name` and `parameters`.
     #[arg(short, long, value_name = "FILE")]
@@ -478,6 +487,15 @@ pub(crate) struct DecodeArgs {
     /// List the available formats.
     #[arg(short, long)]
     pub(crate) list: bool,
+}
+
+/// The API that an answer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerApi {
+    /// The Responses API.
+    Responses,
+    /// Chat Completions.
+    Chat,
 }
 
 /// Options that may come before or after the subcommand; the ones after it win.

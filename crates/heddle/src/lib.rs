@@ -121,7 +121,8 @@ pub mod local {
     pub use providers::http;
 }
 
-/// Raw model output to events: the parser that turns run. For programs that operate heddle.
+/// Raw model output to events: the parsers, and the decoder that turns run. For programs that operate heddle.
 pub mod decode {
+    pub use runtime::AnswerDecoder;
     pub use stream::*;
 }

@@ -1,10 +1,10 @@
 //! Chooses the decoder for an endpoint. All have the same interface, so the driver knows no API.
 
 use protocol::chat::Tool;
+use protocol::error::{ErrorClass, SampleError};
 use protocol::responses::{StreamEvent, ToolSpec};
 use providers::WireApi;
 use stream::dialect::{Dialect, Tools};
-use stream::sse::EventTooLong;
 use stream::{chat, responses};
 
 use crate::thread::TextDialect;
@@ -14,13 +14,6 @@ use crate::thread::TextDialect;
 pub(crate) enum Reader {
     Responses,
     Chat(chat::Setup),
-}
-
-/// Decodes one answer.
-#[derive(Debug)]
-pub(crate) enum Decoder {
-    Responses(Box<responses::Decoder>),
-    Chat(Box<chat::Decoder>),
 }
 
 impl Reader {
@@ -42,46 +35,78 @@ impl Reader {
     }
 
     /// Creates a decoder for one answer.
-    pub(crate) fn decoder(&self) -> Decoder {
+    pub(crate) fn decoder(&self) -> AnswerDecoder {
         match self {
-            Self::Responses => Decoder::Responses(Box::default()),
-            Self::Chat(setup) => Decoder::Chat(Box::new(chat::Decoder::new(setup))),
+            Self::Responses => AnswerDecoder::responses(),
+            Self::Chat(setup) => AnswerDecoder::chat(setup),
         }
     }
 }
 
-impl Decoder {
-    pub(crate) fn push(
-        &mut self,
-        bytes: &[u8],
-        events: &mut Vec<StreamEvent>,
-    ) -> Result<(), EventTooLong> {
-        match self {
-            Self::Responses(decoder) => decoder.push(bytes, events),
-            Self::Chat(decoder) => decoder.push(bytes, events),
-        }
+/// Decodes the body of one answer, as turns do.
+#[derive(Debug)]
+pub struct AnswerDecoder(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Responses(Box<responses::Decoder>),
+    Chat(Box<chat::Decoder>),
+}
+
+impl AnswerDecoder {
+    /// Creates a decoder for an answer of the Responses API.
+    pub fn responses() -> Self {
+        Self(Inner::Responses(Box::default()))
     }
 
-    pub(crate) fn finish(&mut self, events: &mut Vec<StreamEvent>) {
-        match self {
-            Self::Responses(decoder) => decoder.finish(events),
-            Self::Chat(decoder) => decoder.finish(events),
-        }
+    /// Creates a decoder for an answer of Chat Completions.
+    pub fn chat(setup: &chat::Setup) -> Self {
+        Self(Inner::Chat(Box::new(chat::Decoder::new(setup))))
     }
 
-    pub(crate) fn unreadable(&self) -> u64 {
-        match self {
-            Self::Responses(decoder) => decoder.unreadable(),
-            Self::Chat(decoder) => decoder.unreadable(),
-        }
+    /// Decodes the next bytes and appends the events they complete. After an error nothing more can be decoded.
+    pub fn push(&mut self, bytes: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), SampleError> {
+        let read = match &mut self.0 {
+            Inner::Responses(decoder) => decoder.push(bytes, events),
+            Inner::Chat(decoder) => decoder.push(bytes, events),
+        };
+        read.map_err(|error| SampleError::new(ErrorClass::NotAnEndpoint, error.to_string()))
     }
 
+    /// Ends the stream. Returns the error that it comes to if the answer was not complete before.
+    pub fn finish(&mut self, events: &mut Vec<StreamEvent>) -> SampleError {
+        let unreadable = match &mut self.0 {
+            Inner::Responses(decoder) => {
+                decoder.finish(events);
+                decoder.unreadable()
+            }
+            Inner::Chat(decoder) => {
+                decoder.finish(events);
+                decoder.unreadable()
+            }
+        };
+        cut_short(unreadable)
+    }
+
+    /// Returns how many events of any kind have arrived; keep-alives do not count.
     pub(crate) fn frames(&self) -> u64 {
-        match self {
-            Self::Responses(decoder) => decoder.frames(),
-            Self::Chat(decoder) => decoder.frames(),
+        match &self.0 {
+            Inner::Responses(decoder) => decoder.frames(),
+            Inner::Chat(decoder) => decoder.frames(),
         }
     }
+}
+
+/// The error of an answer that ended early.
+pub(crate) fn cut_short(unreadable: u64) -> SampleError {
+    let more = match unreadable {
+        0 => String::new(),
+        count => format!(" ({count} events could not be read)"),
+    };
+    SampleError::new(
+        ErrorClass::Disconnected,
+        format!("the answer broke off: the stream closed before it was complete{more}"),
+    )
 }
 
 /// Returns the tools as the endpoint knows them: dialects take types from their schemas.

@@ -20,8 +20,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tools::{Progress, ProgressSender, Reply, ToolContext, progress_channel};
 
+use crate::decoder::cut_short;
 use crate::journal::Journal;
-use crate::model::{AnswerPart, AnswerStream, SampleFuture, cut_short};
+use crate::model::{AnswerPart, AnswerStream, SampleFuture};
 use crate::thread::{ThreadParts, ThreadState};
 
 /// What the user does while a turn runs.

@@ -17,6 +17,7 @@ mod thread;
 
 pub use approver::{ApprovalFuture, Approver};
 pub use clock::Clock;
+pub use decoder::AnswerDecoder;
 pub use driver::Control;
 pub use journal::Journal;
 pub use model::{AnswerPart, AnswerStream, EndpointModel, Model, SampleFuture};

@@ -8,11 +8,11 @@ use std::pin::Pin;
 
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use protocol::error::{ErrorClass, SampleError};
+use protocol::error::SampleError;
 use protocol::responses::{Request, StreamEvent, ToolSpec};
 use providers::{ByteStream, Client};
 
-use crate::decoder::{Decoder, Reader};
+use crate::decoder::{AnswerDecoder, Reader};
 use crate::thread::TextDialect;
 
 /// Answers requests. It makes one attempt and reports the result; retries are done elsewhere.
@@ -91,7 +91,7 @@ enum Reading {
 
 struct Open {
     stream: ByteStream,
-    decoder: Decoder,
+    decoder: AnswerDecoder,
 }
 
 impl Reading {
@@ -107,15 +107,9 @@ impl Reading {
         let (bytes, failure) = match came {
             Ok(Some(bytes)) => {
                 let read = decoder.push(&bytes, &mut events);
-                let failure = read
-                    .err()
-                    .map(|error| SampleError::new(ErrorClass::NotAnEndpoint, error.to_string()));
-                (bytes.len(), failure)
+                (bytes.len(), read.err())
             }
-            Ok(None) => {
-                decoder.finish(&mut events);
-                (0, Some(cut_short(decoder.unreadable())))
-            }
+            Ok(None) => (0, Some(decoder.finish(&mut events))),
             Err(error) => {
                 decoder.finish(&mut events);
                 (0, Some(error))
@@ -129,16 +123,4 @@ impl Reading {
         let part = AnswerPart { bytes, heard, events };
         Some((Ok(part), failure.map_or(Self::Open(open), Self::Broken)))
     }
-}
-
-/// The error of an answer that ended early.
-pub(crate) fn cut_short(unreadable: u64) -> SampleError {
-    let more = match unreadable {
-        0 => String::new(),
-        count => format!(" ({count} events could not be read)"),
-    };
-    SampleError::new(
-        ErrorClass::Disconnected,
-        format!("the answer broke off: the stream closed before it was complete{more}"),
-    )
 }

@@ -259,7 +259,8 @@ impl Hub {
                 Input::Opened { request, loading, result }
             }
             Action::Read { request, thread, reading, turns, running } => {
-                let result = threads::read(heddle, thread, turns, running).await.map(Box::new);
+                let view = threads::view(turns);
+                let result = threads::read(heddle, thread, view, running).await.map(Box::new);
                 Input::Read { request, thread, reading, result }
             }
             Action::List { request, asked, running } => {

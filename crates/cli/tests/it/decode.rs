@@ -176,3 +176,66 @@ fn paths_of_documents() {
     assert_eq!(ended.code, Some(2), "{ended:#?}");
     assert!(ended.stderr.contains("`b[0]`") && ended.stderr.contains("character 2"), "{ended:#?}");
 }
+
+/// Joins the data of events to the body of an answer.
+fn sse(events: &[&str]) -> String {
+    events.iter().map(|data| format!("data: {data}\n\n")).collect()
+}
+
+#[test]
+fn answers_as_turns_read_them() {
+    let lab = lab();
+    let message = r#"{"type":"message","role":"assistant","id":"m","content":[]}"#;
+    let (one, two) = (
+        r#"{"type":"response.output_text.delta","delta":"ab"}"#,
+        r#"{"type":"response.output_text.delta","delta":"c"}"#,
+    );
+    let done = format!(r#"{{"type":"response.output_item.done","item":{message}}}"#);
+    let end = r#"{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":3,"output_tokens":1}}}"#;
+    let failed =
+        r#"{"type":"response.failed","response":{"error":{"code":"server_error","message":"no"}}}"#;
+    let (text, pieces) = (&["text"][..], &["text", "text"][..]);
+    for (args, events, want) in [
+        (
+            &["responses"][..],
+            &[one, two, &done, end, "never read"][..],
+            [text, &["item", "completed"]].concat(),
+        ),
+        (
+            &["responses", "--deltas"],
+            &[one, two, &done, end],
+            [pieces, &["item", "completed"]].concat(),
+        ),
+        (&["responses", "--chunk", "1"], &[one, two, end], [text, &["completed"]].concat()),
+        (&["responses"], &[one, failed, two], [text, &["failed"]].concat()),
+        (&["responses"], &["no JSON", one], vec!["unreadable", "text", "failed"]),
+        (&["responses"], &[], vec!["failed"]),
+        (
+            &["chat", "-f", "hermes"],
+            &[
+                r#"{"choices":[{"delta":{"content":"<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"}}]}"#,
+                r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+                "[DONE]",
+            ],
+            vec!["created", "item_added", "item", "completed"],
+        ),
+    ] {
+        let ended = decode(&lab, &[&["--api"], args].concat(), sse(events).as_bytes());
+        assert_eq!(ended.code, Some(0), "{args:?}: {ended:#?}");
+        let events = ended.events();
+        let kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, want, "{args:?}: {ended:#?}");
+        if let Some(end) = events.iter().find(|event| event["type"] == "failed") {
+            assert!(!end["message"].as_str().unwrap().is_empty(), "{ended:#?}");
+        }
+    }
+    for args in [
+        &["--api", "responses", "-f", "hermes"][..],
+        &["--api", "chat", "--tools", "tools.json"],
+        &["--api", "chat", "--ranges"],
+        &["--api", "grpc"],
+    ] {
+        let ended = decode(&lab, args, b"");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{args:?}: {ended:#?}");
+    }
+}

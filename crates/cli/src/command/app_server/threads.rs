@@ -57,11 +57,13 @@ pub(super) async fn open(
         // An ephemeral fork exists only in its source.
         Loading::Fork { thread: source, .. } if ephemeral => {
             let source_id = Some(source.to_string());
-            let forked = read(&heddle, source, turns, false).await?;
+            let forked = read(&heddle, source, view(turns), false).await?;
             let new = new_thread(&heddle, id, ephemeral, originator);
             wire::Thread { forked_from_id: source_id, turns: forked.turns, ..new }
         }
-        Loading::Resume { .. } | Loading::Fork { .. } => read(&heddle, id, turns, false).await?,
+        Loading::Resume { .. } | Loading::Fork { .. } => {
+            read(&heddle, id, view(turns), false).await?
+        }
     };
     let (model, provider) = (facts.model.clone(), facts.provider.clone());
     let shown = wire::Thread {
@@ -95,16 +97,20 @@ pub(super) async fn open(
     Ok((opened, thread))
 }
 
+/// Returns what a client that wants turns, or none, is shown of them.
+pub(super) fn view(turns: bool) -> ItemsView {
+    if turns { ItemsView::Full } else { ItemsView::NotLoaded }
+}
+
 /// Reads a thread from disk.
 pub(super) async fn read(
     heddle: &Heddle,
     thread: ThreadId,
-    turns: bool,
+    view: ItemsView,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
-    let view = if turns { ItemsView::Full } else { ItemsView::NotLoaded };
     let mut read = read_as(heddle, thread, view, running).await?;
-    if !turns {
+    if view == ItemsView::NotLoaded {
         read.turns = Vec::new();
     }
     Ok(read)
@@ -128,7 +134,7 @@ pub(super) async fn archive(heddle: &Heddle, thread: ThreadId) -> Result<(), Rpc
 
 pub(super) async fn unarchive(heddle: &Heddle, thread: ThreadId) -> Result<wire::Thread, RpcError> {
     heddle.threads().unarchive(thread).await.map_err(refused)?;
-    read(heddle, thread, false, false).await
+    read(heddle, thread, ItemsView::NotLoaded, false).await
 }
 
 async fn read_as(
