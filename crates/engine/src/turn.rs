@@ -33,7 +33,7 @@ use protocol::call::{Call, Report};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
-use protocol::item::{CompactionReason, Item, ItemBody, RefusedCall, Step};
+use protocol::item::{self, CompactionReason, Item, ItemBody, RefusedCall, Step};
 use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
 use protocol::usage::Usage;
@@ -186,6 +186,8 @@ pub struct Turn {
     call_items: HashMap<CallKey, Item>,
     /// Final items whose calls will return at once; both are written together.
     ended: HashMap<CallKey, Item>,
+    /// What was decided about the next items of calls.
+    decisions: HashMap<CallKey, item::Decision>,
     /// Calls of the open answer that have shown something.
     shown: HashSet<CallKey>,
     /// Calls that have returned but are not yet in the log.
@@ -304,6 +306,7 @@ impl Turn {
             streaming: Vec::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
+            decisions: HashMap::new(),
             shown: HashSet::new(),
             returned: Vec::new(),
             approvals: Approvals::default(),
@@ -567,6 +570,11 @@ impl Turn {
 
     fn on_report(&mut self, key: CallKey, report: Report) {
         match report {
+            Report::Decided(decision) => {
+                if self.calls.is_running(key) {
+                    self.decisions.insert(key, decision);
+                }
+            }
             Report::Started(body) => {
                 let id = self.new_item();
                 self.shown.insert(key);
@@ -578,7 +586,8 @@ impl Turn {
                 }
                 // A call that shows a second item has finished the first without reporting it.
                 let call_id = self.calls.call_id(key).map(str::to_owned);
-                let item = Item { call_id, ..Item::new(id, body) };
+                let decision = self.decisions.remove(&key);
+                let item = Item { call_id, decision, ..Item::new(id, body) };
                 if let Some(old) = self.call_items.insert(key, item.clone()) {
                     self.emit(Event::ItemDiscarded(old.id));
                 }
@@ -645,7 +654,8 @@ impl Turn {
     /// Shows the start and the end of an item without any result.
     fn show_stopped(&mut self, key: CallKey, body: ItemBody) {
         let call_id = self.calls.call_id(key).map(str::to_owned);
-        let item = Item { call_id, stopped: true, ..Item::new(self.new_item(), body) };
+        let decision = self.decisions.remove(&key);
+        let item = Item { call_id, decision, stopped: true, ..Item::new(self.new_item(), body) };
         self.shown.insert(key);
         self.progress.show(key, &item.body);
         let begun = Item { body: item.body.begun(), ..item.clone() };
@@ -656,6 +666,7 @@ impl Turn {
     /// Adds the outputs of all calls to the history, then other notes for the model.
     fn take_outputs(&mut self) {
         self.shown.clear();
+        self.decisions.clear();
         for output in self.calls.take_outputs() {
             self.push(Origin::Turn, output);
         }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, ToolCall,
-    WebSearchAction,
+    Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, RefusedCall, Status,
+    ToolCall, WebSearchAction,
 };
 use protocol::open::{self, Raw};
 use serde::de::Error as _;
@@ -33,6 +33,8 @@ pub struct LoggedItem {
     pub duration: Option<Duration>,
     /// Whether it had no result: see [`Item::stopped`].
     pub stopped: bool,
+    /// What was decided before it started: see [`Item::decision`].
+    pub decision: Option<Decision>,
     /// Where the rest of a command's output is, if the item has only its beginning and its end.
     pub output_in_call: Option<OutputInCall>,
 }
@@ -63,13 +65,14 @@ impl LoggedItem {
         Self {
             duration: is_timed.then(|| item.duration()),
             stopped: item.stopped,
+            decision: item.decision.clone(),
             ..Self::new(item.name(turn), LoggedBody::Item(item.body.clone()))
         }
     }
 
     /// Creates an item without the optional fields.
     pub fn new(id: String, body: LoggedBody) -> Self {
-        Self { id, body, duration: None, stopped: false, output_in_call: None }
+        Self { id, body, duration: None, stopped: false, decision: None, output_in_call: None }
     }
 
     /// Returns the texts of a message of the user, joined; none for other items.
@@ -242,6 +245,8 @@ struct CommandExecution<'a> {
     heddle_output_in_call: Option<OutputInCall>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_decision: Option<Decision>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -261,6 +266,8 @@ struct FileChange<'a> {
     stderr: Cow<'a, str>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_decision: Option<Decision>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -299,6 +306,8 @@ struct McpToolCall<'a> {
     heddle_arguments: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_decision: Option<Decision>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -385,6 +394,7 @@ impl Serialize for LoggedItem {
                     stdout: "".into(),
                     stderr: refusal.as_deref().unwrap_or_default().into(),
                     heddle_stopped: self.stopped,
+                    heddle_decision: self.decision.clone(),
                 };
                 tagged(FILE_CHANGE, item, serializer)
             }
@@ -438,6 +448,7 @@ impl LoggedItem {
             heddle_command: (!is_told).then(|| command.command.as_str().into()),
             heddle_output_in_call: self.output_in_call.clone(),
             heddle_stopped: self.stopped,
+            heddle_decision: self.decision.clone(),
             command: argv,
         }
     }
@@ -457,6 +468,7 @@ impl LoggedItem {
             duration: self.duration,
             heddle_arguments: (!is_told).then(|| call.arguments.clone().into()),
             heddle_stopped: self.stopped,
+            heddle_decision: self.decision.clone(),
         }
     }
 
@@ -507,6 +519,7 @@ impl LoggedItem {
                 Self {
                     duration: read.duration,
                     stopped: read.heddle_stopped,
+                    decision: read.heddle_decision,
                     output_in_call: read.heddle_output_in_call,
                     ..item(read.id, ItemBody::Command(command))
                 }
@@ -519,7 +532,11 @@ impl LoggedItem {
                     .filter(|refusal| is_refused && !refusal.is_empty());
                 let changes = read.changes.iter().map(read_change).collect();
                 let body = ItemBody::FileChange { changes, status, refusal };
-                Self { stopped: read.heddle_stopped, ..item(read.id, body) }
+                Self {
+                    stopped: read.heddle_stopped,
+                    decision: read.heddle_decision,
+                    ..item(read.id, body)
+                }
             }
             WEB_SEARCH => {
                 let read: WebSearch<'_> = serde_json::from_str(json)?;
@@ -563,6 +580,7 @@ impl LoggedItem {
         Self {
             duration: read.duration,
             stopped: read.heddle_stopped,
+            decision: read.heddle_decision,
             ..Self::new(read.id.into_owned(), LoggedBody::Item(body))
         }
     }

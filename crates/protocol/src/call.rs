@@ -3,7 +3,7 @@
 //! The engine decides when a call runs, a tool handles it; both use these types.
 
 use crate::id::CallKey;
-use crate::item::{ItemBody, Step};
+use crate::item::{Decision, ItemBody, Step};
 
 /// A call to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,8 @@ impl Payload {
 /// What a tool reports while it runs, and its session after it returned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
+    /// The gate has decided about what it reports next.
+    Decided(Decision),
     /// It started something that is shown as an item.
     Started(ItemBody),
     /// The item is final.

@@ -20,6 +20,8 @@ pub struct Item {
     /// Whether it had no result: it was refused, or it failed at once, apparently because of the sandbox. The
     /// reference does not show such items, so its wire format contains them only on demand.
     pub stopped: bool,
+    /// What was decided before it started, if that was more than that it may run in the sandbox.
+    pub decision: Option<Decision>,
     /// When it started, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it was completed; none before.
@@ -29,7 +31,15 @@ pub struct Item {
 impl Item {
     /// Creates an item that belongs to no call. The turn that emits it sets its times.
     pub fn new(id: ItemId, body: ItemBody) -> Self {
-        Self { id, call_id: None, body, stopped: false, started_ms: 0, completed_ms: None }
+        Self {
+            id,
+            call_id: None,
+            body,
+            stopped: false,
+            decision: None,
+            started_ms: 0,
+            completed_ms: None,
+        }
     }
 
     /// Returns how long it took; zero before it is completed.
@@ -51,6 +61,52 @@ impl Item {
 /// Returns the id of a message of the user: the first one in a turn has the number 1.
 pub fn user_message_name(turn: &str, number: u64) -> String {
     format!("{turn}-user-{number}")
+}
+
+/// What was decided about a command, a patch or a call before it started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The decision.
+    pub verdict: Verdict,
+    /// Where it runs; none if it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// The rule that decided, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleSource>,
+    /// The reason, as a clause for people.
+    pub reason: String,
+}
+
+/// The kinds of decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may run.
+    Run,
+    /// It may run if it is approved.
+    Ask,
+    /// It may not run.
+    Refuse,
+}
+
+/// Where commands run and files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In the sandbox of the thread.
+    Sandbox,
+    /// Without a sandbox.
+    Outside,
+}
+
+/// A rule, and where it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleSource {
+    /// Its pattern, as words.
+    pub pattern: String,
+    /// `FILE:LINE:COLUMN`, or another source.
+    pub source: String,
 }
 
 /// Content of an item.

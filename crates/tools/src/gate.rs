@@ -18,7 +18,7 @@ use policy::{
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::call::Report;
 use protocol::id::CallKey;
-use protocol::item::{ItemBody, Status};
+use protocol::item::{self, ItemBody, RuleSource, Status};
 
 use crate::judge::Judge;
 use crate::tool::ProgressSender;
@@ -110,15 +110,24 @@ impl Gate {
         effect: Effect,
         asking: &Asking<'_>,
     ) -> Result<Approval, String> {
-        match self.judge(effect).await? {
+        match self.judge(effect, asking.key, asking.progress).await? {
             Judgement::Permitted(permit) => Ok(Approval { permit, asked: false }),
             Judgement::Open(question) => self.ask(*question, asking).await,
         }
     }
 
-    /// Decides about an effect; the error is for the model.
-    pub(crate) async fn judge(&self, effect: Effect) -> Result<Judgement, String> {
-        let Decision { verdict, because } = self.decision(&effect).await;
+    /// Decides about an effect, and reports the decision; the error is for the model.
+    pub(crate) async fn judge(
+        &self,
+        effect: Effect,
+        key: CallKey,
+        progress: &ProgressSender,
+    ) -> Result<Judgement, String> {
+        let decision = self.decision(&effect).await;
+        if let Some(reported) = reported(&decision) {
+            progress.send(key, Report::Decided(reported)).await;
+        }
+        let Decision { verdict, because } = decision;
         if let Some(permit) = verdict.permit(&self.profile) {
             return Ok(Judgement::Permitted(permit));
         }
@@ -276,6 +285,30 @@ enum RememberError {
     Write { file: PathBuf, source: io::Error },
     #[error("the prefix was not remembered: it cannot be expressed in a rule file")]
     Unwritable,
+}
+
+/// Describes a decision for those who watch; none for the usual one, to run in the sandbox.
+fn reported(decision: &Decision) -> Option<item::Decision> {
+    let Decision { verdict, because } = decision;
+    if *verdict == Verdict::Run(Place::Sandbox) && *because == Because::Sandbox {
+        return None;
+    }
+    let place = |place: &Place| match place {
+        Place::Outside => item::Place::Outside,
+        Place::Sandbox => item::Place::Sandbox,
+    };
+    let (verdict, place) = match verdict {
+        Verdict::Run(at) => (item::Verdict::Run, Some(place(at))),
+        Verdict::Ask(ask) => (item::Verdict::Ask, Some(place(&ask.place))),
+        Verdict::Refuse(_) => (item::Verdict::Refuse, None),
+    };
+    let rule = match because {
+        Because::Rule { pattern, source } | Because::Kept { pattern, source, .. } => {
+            Some(RuleSource { pattern: pattern.clone(), source: source.clone() })
+        }
+        _ => None,
+    };
+    Some(item::Decision { verdict, place, rule, reason: because.to_string() })
 }
 
 /// Applies a judge's opinion, which can only make a decision stricter: it can add a question or a refusal and

@@ -88,7 +88,7 @@ pub(crate) async fn apply(
     let changes: Vec<_> = checked.plan.changes().iter().map(change).collect();
     let item = |status| ItemBody::FileChange { changes: changes.clone(), status, refusal: None };
     let gate = &workspace.gate;
-    let permit = match gate.judge(Effect::Write(checked.request())).await {
+    let permit = match gate.judge(Effect::Write(checked.request()), key, progress).await {
         Err(reason) => {
             let refusal = refuse(reason);
             let declined = refused(changes, Status::Declined, &refusal);

@@ -3,7 +3,7 @@
 use protocol::approval::{Answer, ApprovalRequest, Resolution};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
-use protocol::item::{Command, Item, ItemBody, Status};
+use protocol::item::{Item, ItemBody, Status};
 
 use super::{Action, Turn};
 use crate::approval::{self, Question};
@@ -32,11 +32,12 @@ impl Turn {
         }
         // Clients expect a cancelled command to be declined; a cancelled patch keeps its state.
         if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
-            && let Some(Item { id, call_id, body: ItemBody::Command(command), .. }) =
-                self.call_items.remove(&key)
+            && let Some(mut item) = self.call_items.remove(&key)
         {
-            let body = ItemBody::Command(Command { status: Status::Declined, ..command });
-            self.emit(Event::ItemCompleted(Item { call_id, ..Item::new(id, body) }));
+            if let ItemBody::Command(command) = &mut item.body {
+                command.status = Status::Declined;
+            }
+            self.emit(Event::ItemCompleted(item));
         }
         self.interrupt();
     }

@@ -24,7 +24,8 @@ use protocol::error::{ErrorClass, SampleError};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
-    Command, Item, ItemBody, RefusedCall, Status, Step, StepStatus, ToolCall, WebSearchAction,
+    Command, Decision, Item, ItemBody, Place, RefusedCall, Status, Step, StepStatus, ToolCall,
+    Verdict, WebSearchAction,
 };
 use protocol::open::Open;
 use protocol::responses::{
@@ -282,6 +283,16 @@ fn read_input(input: &str) -> Input {
             let [key, message] = words(rest);
             Input::Reported(read_key(&key), Report::Ended(shown(message)))
         }
+        "decided" => {
+            let [key, verdict, place, reason] = words(rest);
+            let decision = Decision {
+                verdict: if verdict == "ask" { Verdict::Ask } else { Verdict::Refuse },
+                place: (place == "outside").then_some(Place::Outside),
+                rule: None,
+                reason,
+            };
+            Input::Reported(read_key(&key), Report::Decided(decision))
+        }
         "refused" => {
             let [key, reason] = words(rest);
             Input::Reported(read_key(&key), Report::Refused { shown: None, reason })
@@ -485,7 +496,7 @@ fn shown(command: String) -> ItemBody {
     })
 }
 
-fn brief_item(Item { id, body, .. }: &Item) -> String {
+fn brief_item(Item { id, body, decision, .. }: &Item) -> String {
     let body = match body {
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
         ItemBody::Reasoning { summary, content } if content.is_empty() => {
@@ -515,7 +526,12 @@ fn brief_item(Item { id, body, .. }: &Item) -> String {
         }
         ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
     };
-    format!("{} {body}", id.0)
+    match decision {
+        None => format!("{} {body}", id.0),
+        Some(decision) => {
+            format!("{} {body} ({:?}: {})", id.0, decision.verdict, decision.reason)
+        }
+    }
 }
 
 fn brief_input(input: &[&RawValue]) -> String {

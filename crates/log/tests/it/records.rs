@@ -18,8 +18,8 @@ use proptest::sample::select;
 use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, ToolCall,
-    WebSearchAction,
+    Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, Place, RefusedCall,
+    RuleSource, Status, ToolCall, Verdict, WebSearchAction,
 };
 use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
@@ -149,9 +149,21 @@ fn body() -> BoxedStrategy<ItemBody> {
     .boxed()
 }
 
+fn decision() -> impl Strategy<Value = Decision> {
+    let rule = (text(), text()).prop_map(|(pattern, source)| RuleSource { pattern, source });
+    (
+        select(vec![Verdict::Run, Verdict::Ask, Verdict::Refuse]),
+        of(select(vec![Place::Sandbox, Place::Outside])),
+        of(rule),
+        text(),
+    )
+        .prop_map(|(verdict, place, rule, reason)| Decision { verdict, place, rule, reason })
+}
+
 fn item() -> BoxedStrategy<LoggedItem> {
-    let engines = (0..9u64, of("[a-z]{1,4}"), body(), any::<bool>(), 0..100_000u64).prop_map(
-        |(id, call_id, body, stopped, ms)| {
+    let flags = (any::<bool>(), of(decision()));
+    let engines = (0..9u64, of("[a-z]{1,4}"), body(), flags, 0..100_000u64).prop_map(
+        |(id, call_id, body, (stopped, decision), ms)| {
             let can_stop = matches!(
                 body,
                 ItemBody::Command(_)
@@ -162,6 +174,7 @@ fn item() -> BoxedStrategy<LoggedItem> {
             let item = Item {
                 call_id,
                 stopped: stopped && can_stop,
+                decision: decision.filter(|_| can_stop),
                 started_ms: 1_000,
                 completed_ms: Some(1_000 + ms),
                 ..Item::new(ItemId(id), body)

@@ -8,7 +8,7 @@ use policy::{
 };
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
-use protocol::item::ItemBody;
+use protocol::item::{self, ItemBody, RuleSource};
 
 use super::{Asking, Gate, append, stricter};
 use crate::judge::{Judge, Opinion};
@@ -56,6 +56,7 @@ struct Passed {
     /// The mode of the permit, or the refusal.
     leave: Option<Result<SandboxMode, String>>,
     questions: Vec<ApprovalRequest>,
+    decisions: Vec<item::Decision>,
     /// Everything that was shown, in order.
     shown: Vec<String>,
 }
@@ -74,7 +75,7 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
             leave.map(|leave| leave.permit.profile().mode)
         };
         let answering = async {
-            let (mut questions, mut shown) = (Vec::new(), Vec::new());
+            let (mut questions, mut decisions, mut shown) = (Vec::new(), Vec::new(), Vec::new());
             while let Some((_, said)) = reports.recv().await {
                 match said {
                     Progress::Report(Report::Started(ItemBody::FileChange { status, .. }))
@@ -86,16 +87,17 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
                         questions.push(request);
                         reply.send(answer.clone());
                     }
+                    Progress::Report(Report::Decided(decision)) => decisions.push(decision),
                     Progress::Report(Report::Remembered(prefix)) => shown.push(prefix.join(" ")),
                     Progress::Report(Report::Warning(text)) => shown.push(text),
                     other => panic!("{other:?}"),
                 }
             }
-            (questions, shown)
+            (questions, decisions, shown)
         };
-        let (leave, (questions, shown)) = tokio::join!(passing, answering);
+        let (leave, (questions, decisions, shown)) = tokio::join!(passing, answering);
         passed.leave = Some(leave);
-        (passed.questions, passed.shown) = (questions, shown);
+        (passed.questions, passed.decisions, passed.shown) = (questions, decisions, shown);
         passed
     })
 }
@@ -145,6 +147,38 @@ fn what_needs_no_leave_asks_nobody() {
     let never = Gate::new(Policy { approval: ApprovalPolicy::Never, ..policy() });
     let passed = pass(&never, escalated("ls"), &Answer::Accept);
     assert!(passed.leave.is_some_and(|leave| leave.is_err()) && passed.shown.is_empty());
+}
+
+#[test]
+fn decisions_are_reported_with_their_rule() {
+    let rules = "prefix_rule(pattern=[\"stat\"], decision=\"allow\")\n\
+                 prefix_rule(pattern=[\"curl\"], decision=\"forbidden\")\n";
+    let rules = policy::parse_rules("my.rules", rules).expect("rules");
+    let gate = Gate::new(Policy { rules, ..policy() });
+    let plain = |command: &str| match escalated(command) {
+        Effect::Command(request) => Effect::Command(CommandRequest { escalation: None, ..request }),
+        other => other,
+    };
+    for (effect, want) in [
+        (plain("ls"), None),
+        (write("/w/a"), None),
+        (plain("stat -c x"), Some("Run Outside [stat] of my.rules:1:1")),
+        (plain("curl x"), Some("Refuse nowhere [curl] of my.rules:2:1")),
+        (escalated("ls"), Some("Ask Outside it asks to leave the sandbox")),
+        (write("/etc/x"), Some("Ask Outside /etc/x is outside the writable directories")),
+    ] {
+        let passed = pass(&gate, effect.clone(), &Answer::Decline);
+        let told = |decision: &item::Decision| {
+            let place = decision.place.map_or("nowhere".to_owned(), |place| format!("{place:?}"));
+            let why = match &decision.rule {
+                Some(RuleSource { pattern, source }) => format!("[{pattern}] of {source}"),
+                None => decision.reason.clone(),
+            };
+            format!("{:?} {place} {why}", decision.verdict)
+        };
+        let decisions: Vec<_> = passed.decisions.iter().map(told).collect();
+        assert_eq!(decisions, want.into_iter().collect::<Vec<_>>(), "{effect:?}");
+    }
 }
 
 #[test]

@@ -86,7 +86,10 @@ impl Bench {
             match report {
                 Report::Started(body) | Report::Ended(body) => shown.push(body),
                 // The engine handles these.
-                Report::Refused { .. } | Report::Typed { .. } | Report::Output(_) => {}
+                Report::Decided(_)
+                | Report::Refused { .. }
+                | Report::Typed { .. }
+                | Report::Output(_) => {}
                 Report::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),
             }
