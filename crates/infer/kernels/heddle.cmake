@@ -16,6 +16,10 @@ if (HEDDLE_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     endforeach()
 endif()
 
+# llama.cpp's library for its own programs, with an HTTP server in it: nothing of it is linked, and it takes a third of the time.
+# Its bindings ask for it, whatever their users want, so it is turned off here, before llama.cpp comes to it.
+set(LLAMA_BUILD_COMMON OFF CACHE BOOL "llama: build common utils library" FORCE)
+
 # Which kernels these are: the sum of the sums of these files.
 set(HEDDLE_SUM "")
 foreach (file IN ITEMS abort.cpp attention.cpp heddle.cmake q4_1.cpp)
