@@ -1,4 +1,5 @@
-//! Many threads in one process, a turn each against a loopback model: do all complete, and what does one take?
+//! Runs many threads in one process, one turn each with a scripted model on loopback: all must complete, and the memory
+//! per thread must stay below a limit.
 //!
 //!     cargo bench -p heddle --bench threads [-- COUNT]
 #![expect(clippy::print_stdout, reason = "it prints a table")]
@@ -14,11 +15,11 @@ use testkit::script::{message, response};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// How many threads, unless an argument says otherwise.
+/// Default number of threads.
 const COUNT: usize = 1_000;
-/// Megabytes that a thread may take.
+/// Limit of the memory per thread, in megabytes.
 const THREAD_MB_MAX: f64 = 0.3;
-/// What the copy of this program that serves the model is told.
+/// Argument for the copy of this program that serves the model.
 const SERVE: &str = "serve";
 
 fn main() -> Result<ExitCode, Failure> {
@@ -37,7 +38,7 @@ fn serve() -> Result<ExitCode, Failure> {
     server.forget_bodies();
     println!("{}", server.base_url());
     std::io::stdout().flush()?;
-    // Until whoever started us closes the pipe.
+    // Until the parent closes the pipe.
     let mut end = String::new();
     std::io::stdin().read_line(&mut end)?;
     Ok(ExitCode::SUCCESS)
@@ -47,7 +48,7 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -76,7 +77,7 @@ async fn measure(count: usize) -> Result<ExitCode, Failure> {
             .setting("model_providers.mock.name=\"mock\"")
             .setting(format!("model_providers.mock.base_url=\"{base_url}\""))
     };
-    // What the first one loads, all share.
+    // The first thread loads what all of them share.
     let first = heddle.start(spec()).await?;
     first.turn("hello").run().await?;
     let before = resident_mb()?;
@@ -112,7 +113,7 @@ async fn measure(count: usize) -> Result<ExitCode, Failure> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Memory of this process that is in use.
+/// Returns the resident memory of this process.
 fn resident_mb() -> Result<f64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,4 +1,4 @@
-//! Somebody to ask: what would leave the sandbox is put to an approver, who says yes to `touch` and no to all else.
+//! An approver: asked before a command leaves the sandbox, it allows `touch` and denies everything else.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example approver -- "make a file called note.txt"
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]

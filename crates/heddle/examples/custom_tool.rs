@@ -1,4 +1,4 @@
-//! A tool of the host program, beside those of heddle.
+//! A tool that the host program provides, in addition to the built-in ones.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example custom_tool -- "how warm is it in Oslo?"
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -11,12 +11,12 @@ use heddle::{Heddle, ThreadSpec};
 use schemars::{JsonSchema, schema_for};
 use serde::Deserialize;
 
-/// Looks temperatures up.
+/// Looks up the temperature of a city.
 struct LookUp;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// The city.
+    /// Name of the city, as in the schema that the model gets.
     city: String,
 }
 
@@ -31,7 +31,7 @@ impl Tool for LookUp {
 
     fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            // The arguments follow the schema already.
+            // The arguments have already been checked against the schema.
             match context.arguments::<Arguments>() {
                 Ok(Arguments { city }) => {
                     println!("look_up {city}");

@@ -1,4 +1,4 @@
-//! One thread, one turn, one answer.
+//! The smallest program: one thread, one turn, one answer.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example hello -- "what does this project do?"
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use heddle::{Heddle, ThreadSpec};
 
 fn main() -> ExitCode {
-    // Commands of the model are started by a copy of this program, which builds their sandbox first.
+    // A copy of this program starts the model's commands, and builds their sandbox first.
     if let Some(code) = heddle::sandbox_helper() {
         return code;
     }

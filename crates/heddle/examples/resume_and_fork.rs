@@ -1,4 +1,4 @@
-//! A thread that is closed and gone on with, and two threads that go on from it in different ways.
+//! Closes a thread, resumes it, and forks it into a second one.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example resume_and_fork
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -26,16 +26,16 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let thread = heddle.start(ThreadSpec::in_dir(".")).await?;
     let id = thread.id();
     thread.turn("Remember the number 7.").run().await?;
-    // While it is open here, nobody else can go on with it.
+    // While it is open here, no one else can resume it.
     thread.close().await;
     drop(thread);
 
-    // Another process would do the same with the id. It works where it worked before.
+    // Another process could resume it by the id, too. It works in the same directory as before.
     let thread = heddle.resume(id).await?;
     let result = thread.turn("Which number was it?").run().await?;
     println!("resumed: {}", result.final_response.as_deref().unwrap_or_default());
 
-    // A fork has the history so far, and a log of its own. The source may be open meanwhile.
+    // A fork has the history so far and its own log. The source may stay open.
     let fork = heddle.fork(id).await?;
     let result = fork.turn("Add one to it.").run().await?;
     println!("forked: {}", result.final_response.as_deref().unwrap_or_default());

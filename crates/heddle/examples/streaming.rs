@@ -1,4 +1,4 @@
-//! Events as they come: text of the answer, commands, and Ctrl-C as an interruption.
+//! Prints events as they arrive, text and commands, and interrupts the turn on Ctrl-C.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example streaming -- "list the files here"
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -30,7 +30,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let spec = ThreadSpec::in_dir(".").on_notice(|notice| eprintln!("note: {notice}"));
     let thread = heddle.start(spec).await?;
     let mut turn = thread.turn(prompt);
-    // A handle ends the turn from anywhere: here, from a task that waits for Ctrl-C.
+    // A handle interrupts the turn from anywhere: here, from a task that waits for Ctrl-C.
     let handle = turn.handle();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {

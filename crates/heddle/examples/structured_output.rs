@@ -1,4 +1,4 @@
-//! An answer with a type: the schema comes from the struct, and the answer is checked against it.
+//! A typed answer: its schema is generated from a struct, and the answer is checked against it.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example structured_output
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -9,12 +9,12 @@ use heddle::{Heddle, ThreadSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What the model is to report.
+/// The answer that the model must give.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Report {
-    /// The programming language that most of the project is in.
+    /// The programming language that most of the project is written in.
     language: String,
-    /// How many files there are.
+    /// Number of files.
     files: u32,
 }
 

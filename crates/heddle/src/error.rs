@@ -1,4 +1,4 @@
-//! What can go wrong before a turn, and how a turn can end without an answer.
+//! Errors: why a thread could not be opened or changed, and why a turn has no answer.
 
 use std::error::Error as StdError;
 
@@ -11,38 +11,38 @@ use crate::result::TurnResult;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Why a thread could not be opened, listed or changed. One variant per thing that a caller does about it.
+/// Why a thread could not be opened, listed or changed, with one variant per way to handle it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting, a file or an argument cannot be used; the message says which, and what would do.
+    /// A setting, a file or an argument is invalid. The message says which one, and what to use instead.
     #[error(transparent)]
     Settings(Cause),
-    /// There is no such thread.
+    /// No thread has this id.
     #[error("{message}")]
     NoSuchThread {
-        /// The id that was asked for.
+        /// The requested id.
         id: ThreadId,
-        /// The same, as a person reads it.
+        /// The message for people.
         message: String,
     },
     /// Another process, or another handle in this one, has the thread open: wait for it, or fork the thread.
     #[error(transparent)]
     ThreadInUse(Cause),
-    /// The disk refuses, or what is on it cannot be continued.
+    /// The store failed, or the thread in it cannot be continued.
     #[error(transparent)]
     Storage(Cause),
-    /// Commands cannot be kept in a sandbox on this machine. Nothing is run without one, unless
-    /// [`SandboxMode::DangerFullAccess`](crate::SandboxMode) is asked for.
+    /// No sandbox can be built on this machine. Commands run without one only in
+    /// [`SandboxMode::DangerFullAccess`](crate::SandboxMode).
     #[error(transparent)]
     Sandbox(Cause),
-    /// The model of this machine cannot be used: the daemon did not start, or the model is not here.
+    /// The local model cannot be used: the daemon did not start, or the model is not installed.
     #[error("{0}")]
     LocalModel(String),
-    /// The operating system gives out no random numbers, so no ids can be made.
+    /// The operating system provides no random numbers, so no ids can be generated.
     #[error("no random numbers: {0}")]
     NoRandomNumbers(getrandom::Error),
-    /// The thread was opened outside of a Tokio runtime.
+    /// The method was called outside of a Tokio runtime.
     #[error(
         "there is no Tokio runtime here: call this from within one that has I/O and time enabled"
     )]
@@ -119,27 +119,27 @@ impl From<ManageError> for Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TurnError {
-    /// Another turn of the thread is running. Steer that one, or wait for its end.
+    /// Another turn of the thread is running: steer that one, or wait until it ends.
     #[error("another turn of this thread is running: steer that one, or wait until it is over")]
     Busy,
-    /// The turn failed; everything up to then is in `so_far`, and in the thread.
+    /// The turn failed. Everything that completed before is in `so_far`, and in the thread.
     #[error("{}", failure.message)]
     Failed {
-        /// What happened.
+        /// The cause, for programs, and a message for people.
         failure: Failure,
-        /// The items and tokens up to then.
+        /// Items and token counts until then.
         so_far: Box<TurnResult>,
     },
     /// The turn was interrupted through its handle, or by an approver.
     #[error("the turn was interrupted")]
     Interrupted {
-        /// The items and tokens up to then.
+        /// Items and token counts until then.
         so_far: Box<TurnResult>,
     },
-    /// The turn has not ended yet: read its events to the end first.
+    /// The turn has not ended yet: read all of its events first.
     #[error("the turn is not over: read its events until there are no more")]
     Running,
-    /// The thread was closed.
+    /// The thread was closed: open it again.
     #[error("the thread was closed: open it again")]
     Closed,
 }

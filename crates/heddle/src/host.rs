@@ -1,4 +1,4 @@
-//! [`Heddle`]: the place where threads are opened.
+//! [`Heddle`], which opens threads, and the builder that configures it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::spec::ThreadSpec;
 use crate::thread::Thread;
 use crate::threads::Threads;
 
-/// Opens threads. Cheap to clone; all clones share one home.
+/// Opens threads. Cheap to clone; all clones use the same home.
 ///
-/// Several threads can run at once, each as a task of its own or all in one.
+/// Several threads can run at the same time, in one task or in a task each.
 #[derive(Clone, Debug)]
 pub struct Heddle {
     host: Arc<HostEnv>,
@@ -32,76 +32,76 @@ pub struct Heddle {
 }
 
 impl Heddle {
-    /// Takes everything from the environment of this process, as the `heddle` program does: `HEDDLE_HOME`, keys, the
-    /// working directory.
+    /// Configures everything from the environment of this process, as the `heddle` program does: `HEDDLE_HOME`, API
+    /// keys, the working directory.
     pub fn from_env() -> Result<Self, Error> {
         let host = HostEnv::from_process()?;
         let stores = Stores::with(Arc::new(FileStore::new(&host.home)));
         Ok(Self { host: Arc::new(host), stores, clock: Clock::default() })
     }
 
-    /// Begins a [`Heddle`] that reads no environment.
+    /// Returns a builder for a [`Heddle`] that does not read the environment.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Opens a thread: a new one, one to go on with, or one to go on from, as the spec says.
+    /// Opens a thread as the spec says: creates, resumes or forks one.
     ///
-    /// Files are read, the sandbox is tried out, and a daemon may be started: all on a thread for blocking work.
+    /// This reads files, tries out the sandbox and may start a daemon, all on a thread for blocking work.
     pub async fn start(&self, spec: ThreadSpec) -> Result<Thread, Error> {
         let (host, stores, clock) =
             (Arc::clone(&self.host), self.stores.clone(), self.clock.clone());
         blocking(move |runtime| open(&host, &stores, clock, runtime, spec)).await
     }
 
-    /// Goes on with a thread, where it worked before.
+    /// Resumes a thread, in the directory it last worked in.
     pub async fn resume(&self, thread: ThreadId) -> Result<Thread, Error> {
         self.start(ThreadSpec::resume(thread)).await
     }
 
-    /// Begins a thread with the history of another, which stays as it is.
+    /// Creates a thread with the history of another one, which is not changed.
     pub async fn fork(&self, thread: ThreadId) -> Result<Thread, Error> {
         self.start(ThreadSpec::fork(thread)).await
     }
 
-    /// The threads that are kept, to list, search and manage.
+    /// Returns the saved threads, to list, search and manage them.
     pub fn threads(&self) -> Threads {
         Threads::new(self.host.home.clone(), self.stores.clone())
     }
 
-    /// The directory with settings, threads and models.
+    /// Returns the home: the directory with settings, threads and models.
     pub fn home(&self) -> &Path {
         &self.host.home
     }
 
-    /// The working directory of threads that do not name one.
+    /// Returns the default working directory of threads.
     pub fn directory(&self) -> &Path {
         &self.host.directory
     }
 
-    /// Returns the same in another working directory.
+    /// Returns a copy with another default working directory.
     pub fn at(&self, directory: &Path) -> Result<Self, Error> {
         let host = Arc::new(self.host.at(Some(directory))?);
         Ok(Self { host, stores: self.stores.clone(), clock: self.clock.clone() })
     }
 
-    /// Tells whether the working directory is in a git repository, so that changes can be undone.
+    /// Returns whether the working directory is in a git repository, where changes can be undone.
     pub fn is_in_repository(&self) -> bool {
         runtime::project::repository(&self.host.directory).is_some()
     }
 
-    /// The commit and branch of the working directory, if it is in a git repository.
+    /// Returns the commit and branch of the working directory, if it is in a git repository.
     pub fn git_head(&self) -> Option<runtime::project::GitHead> {
         runtime::project::git_head(&self.host.directory)
     }
 
-    /// What the machine and its user bring.
+    /// Returns the environment that threads run in: variables, home and working directory.
     pub fn host(&self) -> &HostEnv {
         &self.host
     }
 }
 
-/// Makes a [`Heddle`] from what the host program says, and nothing else.
+/// Configures a [`Heddle`] without reading the environment.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Builder {
@@ -119,37 +119,37 @@ impl Builder {
         self
     }
 
-    /// Sets the working directory of threads that do not name one. Without it, every thread has to.
+    /// Sets the default working directory of threads. Without it, that is the home.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Sets a variable as the environment would: keys of providers, and what commands get of it.
+    /// Sets an environment variable, such as an API key. Commands get these variables, filtered.
     pub fn var(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Keeps threads in a store of the host program instead of files in the home.
+    /// Stores threads in `store` instead of in files in the home.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Takes the time of day from another clock: for tests and simulations.
+    /// Uses another clock, for tests and simulations.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Checks what was said.
+    /// Creates the [`Heddle`], or says what is missing or invalid.
     pub fn build(self) -> Result<Heddle, Error> {
         let home =
             self.home.ok_or_else(|| Error::settings("no home: say where threads are kept"))?;
         let absolute = |path: PathBuf, what: &str| match path.is_absolute() {
             true => Ok(path),
-            // What it is relative to would have to come from the process.
+            // Only the working directory of the process could resolve it, and that is not read here.
             false => Err(Error::settings(format!(
                 "the {what} {} is not absolute: name it from the root",
                 path.display()
@@ -164,7 +164,7 @@ impl Builder {
     }
 }
 
-/// Does what may block on a thread for that, with what a store's futures need.
+/// Runs `work` on a thread for blocking work; it gets the runtime to drive the futures of a store.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Handle) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -248,10 +248,10 @@ fn open(
     Ok(Thread::new(ready, host, originator, notices))
 }
 
-/// Names the program on whose behalf we run, whatever the program says.
+/// The environment variable that overrides the originator, whatever the program sets.
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 
-/// Returns where a thread worked before, if that is still there.
+/// Returns the directory a thread last worked in, if it still exists.
 async fn recorded_directory(stores: &Stores, id: ThreadId) -> Result<Option<PathBuf>, Error> {
     let (mut directory, mut replay) = (None, Replay::default());
     let sink = &mut |line: &Line<'_>| {

@@ -1,11 +1,11 @@
-//! What a user says in a turn.
+//! User input of a turn: text and images.
 
 use std::path::{Path, PathBuf};
 
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownPart};
 
-/// What is said to the model: text and pictures, in order.
+/// A message to the model: text and images, in order.
 ///
 /// ```
 /// use heddle::Input;
@@ -24,21 +24,21 @@ enum Piece {
 }
 
 impl Input {
-    /// Adds text.
+    /// Appends text.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.pieces.push(Piece::Part(KnownPart::input_text(text)));
         self
     }
 
-    /// Adds a picture from a file. One that cannot be sent becomes words, so that the model learns of it, and a warning.
+    /// Appends an image from a file. If it cannot be sent, the model gets a text that says so, and the user a warning.
     #[must_use]
     pub fn image(mut self, path: impl Into<PathBuf>) -> Self {
         self.pieces.push(Piece::Image(path.into()));
         self
     }
 
-    /// Adds a picture by its address: a `data:` URL, or one that the endpoint can get.
+    /// Appends an image by its URL: a `data:` URL, or one that the endpoint can fetch.
     #[must_use]
     pub fn image_url(mut self, url: impl Into<String>) -> Self {
         let part = KnownPart::InputImage { image_url: url.into(), detail: None };
@@ -46,17 +46,16 @@ impl Input {
         self
     }
 
-    /// Reads the files now, relative to a directory, and returns warnings about those that cannot be sent.
+    /// Reads the image files now, relative to `directory`, and returns warnings about those that cannot be sent.
     ///
-    /// Otherwise that happens when the turn begins, relative to the directory of its thread, and what cannot be sent is an
-    /// event.
+    /// Otherwise they are read when the turn starts, relative to the thread's directory, and the warnings are events.
     pub fn load(&mut self, directory: &Path) -> Vec<String> {
         let (parts, warnings) = std::mem::take(self).into_parts(directory);
         self.pieces = parts.into_iter().map(Piece::Part).collect();
         warnings
     }
 
-    /// Tells whether files have to be read.
+    /// Returns whether files have to be read.
     pub(crate) fn has_files(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Image(_)))
     }
@@ -85,7 +84,7 @@ impl<T: Into<String>> From<T> for Input {
     }
 }
 
-/// Makes the parts that a picture of a file comes to, and a warning if it cannot be sent. Pictures of a message are
+/// Returns the message parts for an image file, and a warning if it cannot be sent. The images of a message are
 /// numbered from 1.
 fn load_image(number: usize, path: &Path, directory: &Path) -> (Vec<ContentPart>, Option<String>) {
     let name = path.display();

@@ -13,17 +13,18 @@
 //! # }
 //! ```
 //!
-//! * [`Heddle`] opens threads; [`Heddle::builder`] reads no environment, [`Heddle::from_env`] does.
-//! * [`ThreadSpec`] says what a thread runs with: directory, model, sandbox, and what the host program brings (tools, an
+//! * [`Heddle`] opens threads. [`Heddle::from_env`] reads the environment, [`Heddle::builder`] does not.
+//! * [`ThreadSpec`] configures a thread: its directory, model and sandbox, and what the host program provides (tools, an
 //!   approver, a judge, a model).
-//! * [`Turn`] is a cold stream of [`events`]; [`Turn::run`] waits for its [`TurnResult`]. Dropping it interrupts the turn.
-//! * The library prints nothing, never exits, installs no signal handler and starts no runtime: it is used from within a
-//!   Tokio runtime of either kind. What a person should know is a [`Notice`] or an event.
+//! * [`Turn`] is a stream of [`events`] that starts when it is first polled; [`Turn::run`] waits for its [`TurnResult`].
+//!   Dropping it interrupts the turn.
+//! * The library prints nothing, never exits, installs no signal handler and starts no runtime: call it from within a
+//!   Tokio runtime, multi-threaded or not. Messages for the user are [`Notice`]s or events.
 //!
 //! # The sandbox needs one line in `main`
 //!
-//! On Linux, commands are started by a copy of the program that builds the sandbox first. So a program that runs commands
-//! (every mode but [`SandboxMode::DangerFullAccess`]) begins with:
+//! On Linux, heddle starts a second copy of the host program for each command; the copy builds the sandbox and then runs
+//! the command in it. So in every mode except [`SandboxMode::DangerFullAccess`], `main` must begin with:
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -35,7 +36,7 @@
 //! }
 //! ```
 //!
-//! Without that line, threads with a sandbox are refused with an error that says so.
+//! Without it, opening a thread with a sandbox fails with an error that says so.
 
 #![warn(missing_docs)]
 
@@ -65,7 +66,7 @@ pub use spec::ThreadSpec;
 pub use thread::{Thread, ThreadFacts};
 pub use turn::{Turn, TurnHandle};
 
-/// What happens in a turn, and the things in it that a person would point at.
+/// The events of a turn, and the items they report.
 pub mod events {
     pub use protocol::error::{TurnError, TurnErrorCause};
     pub use protocol::event::{DeltaPart, Event};
@@ -74,48 +75,48 @@ pub mod events {
     pub use protocol::repair::Repair;
 }
 
-/// Tools that a host program brings.
+/// For host programs that provide their own tools.
 pub mod tools {
     pub use protocol::call::Report;
     pub use protocol::responses::OutputBody;
     pub use tools::{Annotations, Tool, ToolContext, ToolFuture, ToolInput, ToolSpec};
 }
 
-/// Who is asked before something is done.
+/// Approvals: questions to the user before something is done, and their answers.
 pub mod approvals {
     pub use engine::Question;
     pub use protocol::approval::*;
     pub use runtime::{ApprovalFuture, Approver};
 }
 
-/// Opinions of the host program about what a model wants to do.
+/// Judges: decisions of the host program about what the model may do, in addition to the policy.
 pub mod judge {
     pub use policy::{Because, Decision, Effect, Place, ToolCallRequest, Verdict};
     pub use runtime::judge::*;
     pub use tools::{Judge, Opinion};
 }
 
-/// Models that a host program brings.
+/// For host programs that provide their own model.
 pub mod model {
     pub use protocol::error::{ErrorClass, SampleError};
     pub use protocol::responses::{Completion, KnownItem, Request, ResponseItem, StreamEvent};
     pub use runtime::{AnswerPart, AnswerStream, Model, SampleFuture};
 }
 
-/// What would be decided about a command, and why, without running it.
+/// The policy: decides whether a command may run, and explains why, without running it.
 ///
-/// For programs that operate heddle, as its own command line does. It changes more often than the rest.
+/// For programs that administer heddle, as its own command line does. Less stable than the rest.
 pub mod policy {
     pub use ::policy::*;
     pub use tools::{Shell, join};
 }
 
-/// Processes under a profile, and the proof that it holds. For programs that operate heddle.
+/// Runs processes in the sandbox, and proves that it holds. For programs that administer heddle.
 pub mod sandbox {
     pub use ::sandbox::*;
 }
 
-/// The local daemon and the models that it serves. For programs that operate heddle.
+/// The local daemon and the models it serves. For programs that administer heddle.
 pub mod local {
     pub use infer::*;
     pub use providers::http;

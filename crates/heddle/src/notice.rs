@@ -1,4 +1,4 @@
-//! What a person should know about a thread that is being opened.
+//! Notices: what a front end should show the user while a thread is opened.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,45 +7,45 @@ use std::sync::Arc;
 use protocol::event::Event;
 use protocol::repair::Repair;
 
-/// Something worth telling that is no error. A library prints nothing, so a front end has to.
+/// Something the user should know that is not an error. The library prints nothing, so the front end does.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A setting has no effect, or is not known.
+    /// A setting is unknown or has no effect.
     Setting(String),
-    /// The log of the thread is damaged, or the thread goes on with another model.
+    /// The thread's log is damaged, or the thread continues with another model.
     Thread(String),
-    /// The history was changed so that the endpoint takes it; what is on disk stays as it was.
+    /// The history was changed so that the endpoint accepts it; the log on disk is not changed.
     HistoryRepaired(Vec<Repair>),
-    /// config.toml defines a provider and chooses none.
+    /// config.toml defines a provider but does not select one.
     ProviderNotChosen {
-        /// The one that could be chosen.
+        /// A provider that could be selected.
         provider: String,
     },
-    /// There is no key, so a model on this machine is used.
+    /// No API key is set, so a local model is used.
     UsingLocalModel {
-        /// Its name.
+        /// Name of the local model.
         model: String,
-        /// Whether it is the small one, which is good for nothing but smoke tests.
+        /// Whether it is the small model, which is for smoke tests only.
         smoke_test: bool,
-        /// Whether commands may write in the working directory because nobody has said otherwise.
+        /// Whether commands may write in the working directory, because no sandbox mode was set.
         may_write: bool,
     },
-    /// A daemon is being started.
+    /// The local daemon is being started.
     DaemonStarting {
-        /// What it will serve.
+        /// Name of the model it will serve.
         model: String,
     },
-    /// The daemon loads its model; the part that is done, from 0 to 1.
+    /// The daemon is loading its model; progress from 0 to 1.
     DaemonLoading(f32),
-    /// The daemon is there, or has failed.
+    /// The daemon has started or failed to.
     DaemonStarted,
-    /// A file of instructions is a link out of the repository, so it was not read.
+    /// An instructions file is a symbolic link that leads out of the repository, so it was not read.
     InstructionsOutside(PathBuf),
 }
 
 impl Notice {
-    /// Returns it as an event of the thread, if it is about the thread and not about opening it.
+    /// Converts it to an event, unless it is only about opening the thread.
     pub fn to_event(&self) -> Option<Event> {
         match self {
             Self::Setting(text) | Self::Thread(text) => Some(Event::Warning(text.clone())),
@@ -93,7 +93,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Takes notices as they come.
+/// Receives notices as they occur.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<dyn Fn(Notice) + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! What a turn came to, and how events add up to it.
+//! The result of a turn, and the reducer that computes it from events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,52 +12,52 @@ use serde::de::DeserializeOwned;
 
 use crate::error::TurnError;
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TurnResult {
-    /// The id of the turn, in the log and in events.
+    /// Id of the turn, as in the log.
     pub id: String,
-    /// Everything that a person would point at, in the order of completion.
+    /// Messages, commands, patches and other items, in the order of completion.
     pub items: Vec<Item>,
     /// The last message of the model: the answer.
     pub final_response: Option<Arc<str>>,
-    /// Tokens of this turn.
+    /// Tokens used by this turn.
     pub usage: Usage,
-    /// Tokens of the thread, this turn included.
+    /// Tokens used by the thread so far, including this turn.
     pub thread_usage: Usage,
-    /// Warnings that came on the way.
+    /// Warnings during the turn.
     pub warnings: Vec<String>,
-    /// How often a request was made again.
+    /// Number of retried requests.
     pub retries: u32,
-    /// From the beginning to the first part of a message or of reasoning.
+    /// Time from the start to the first part of a message or of reasoning.
     pub time_to_first_token: Option<Duration>,
-    /// From the beginning to the end, as its reader saw it.
+    /// Time from the start to the end of the turn.
     pub duration: Duration,
-    /// How long each command, patch and call took, in the order of completion.
+    /// How long each command, patch and tool call took, in the order of completion.
     pub tool_times: Vec<ToolTime>,
 }
 
-/// How long something that the model asked for took.
+/// How long a command, patch or tool call took.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolTime {
-    /// The item that it is.
+    /// Id of its item.
     pub item: ItemId,
-    /// What was called: the command, `apply_patch`, or the tool's own name.
+    /// The command line, `apply_patch`, or the name of the tool.
     pub name: String,
-    /// From its beginning to its end.
+    /// Time from its start to its end.
     pub duration: Duration,
 }
 
 impl TurnResult {
-    /// Reads the answer as JSON.
+    /// Parses the answer as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.final_response.as_deref().unwrap_or_default())
     }
 }
 
-/// Folds the events of one turn into a [`TurnResult`], wherever the events come from.
+/// Computes a [`TurnResult`] from the events of one turn, wherever they come from.
 #[derive(Debug, Default)]
 pub struct Reducer {
     result: TurnResult,
@@ -73,7 +73,7 @@ enum End {
 }
 
 impl Reducer {
-    /// Takes the next event in.
+    /// Processes the next event.
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::TurnStarted { at_ms } => self.began_ms = *at_ms,
@@ -99,7 +99,7 @@ impl Reducer {
         }
     }
 
-    /// Notes the first thing that the model says or thinks.
+    /// Records when the model first produced a message or reasoning.
     fn note_first(&mut self, item: &Item) {
         if let ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::Plan { .. } =
             &item.body
@@ -142,7 +142,7 @@ impl Reducer {
         self.end = Some(end);
     }
 
-    /// Returns what the events came to. `before` and `now` are the tokens of the thread, before the turn and with it.
+    /// Returns the result. `before` and `now` are the thread's token counts before and after the turn.
     pub fn finish(
         self,
         id: impl Into<String>,

@@ -1,7 +1,7 @@
-//! From settings to a thread: what it is put together from, and the order in which that happens.
+//! Assembles a thread from settings, files, the machine and what the host program provides.
 //!
-//! Everything here may block: files are read, sandboxes are tried out, a daemon may be started. [`Heddle`](crate::Heddle)
-//! runs it where nobody waits for it.
+//! Everything here may block: it reads files, tries out sandboxes and may start the daemon. [`Heddle`](crate::Heddle)
+//! runs it on a thread for blocking work.
 
 pub(crate) mod assemble;
 pub mod host;

@@ -1,4 +1,4 @@
-//! What a caller wants of a thread.
+//! [`ThreadSpec`]: how to open a thread, and with which settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::notice::{Notice, Observer};
 use crate::session::past::Start;
 use crate::session::settings::{Preferences, Settings};
 
-/// How a thread begins and what it runs with. What is not said comes from config.toml.
+/// How to open a thread: new, resumed or forked, and with which settings. Unset options come from config.toml.
 ///
 /// ```
 /// use heddle::{SandboxMode, ThreadSpec};
@@ -38,134 +38,134 @@ pub struct ThreadSpec {
 }
 
 impl ThreadSpec {
-    /// A new thread in the working directory of its [`Heddle`](crate::Heddle).
+    /// Creates a new thread in the working directory of its [`Heddle`](crate::Heddle).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A new thread that works in a directory.
+    /// Creates a new thread that works in `directory`.
     pub fn in_dir(directory: impl AsRef<Path>) -> Self {
         Self::default().directory(directory)
     }
 
-    /// A thread that is there already, to go on with.
+    /// Resumes an existing thread.
     pub fn resume(thread: ThreadId) -> Self {
         Self { start: Start::Resume(thread), ..Self::default() }
     }
 
-    /// A new thread that begins with the history of another, which stays as it is.
+    /// Creates a new thread with the history of another one, which is not changed.
     pub fn fork(thread: ThreadId) -> Self {
         Self { start: Start::Fork(thread), ..Self::default() }
     }
 
-    /// Sets the working directory. Without it, a thread that is resumed works where it worked before.
+    /// Sets the working directory. A resumed or forked thread otherwise works where the thread last worked.
     #[must_use]
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Names the model.
+    /// Sets the model, by its name.
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
         self.preferences.model = Some(model.into());
         self
     }
 
-    /// Says what commands and patches may do.
+    /// Sets what commands and patches may do.
     #[must_use]
     pub fn sandbox(mut self, mode: SandboxMode) -> Self {
         self.preferences.sandbox = Some(mode);
         self
     }
 
-    /// Says when the approver is asked. The default is never without an [`approver`](Self::approver), and what
-    /// config.toml says, else [`ApprovalPolicy::OnRequest`], with one.
+    /// Sets when approval is requested. The default without an [`approver`](Self::approver) is never; with one it is
+    /// the policy in config.toml, or [`ApprovalPolicy::OnRequest`] if there is none.
     #[must_use]
     pub fn approval_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.approval = Some(policy);
         self
     }
 
-    /// Puts one setting over config.toml: a key with dots and a TOML value, such as `limits.calls_max=20`.
+    /// Overrides one setting of config.toml with a dotted key and a TOML value, such as `limits.calls_max=20`.
     #[must_use]
     pub fn setting(mut self, key_value: impl Into<String>) -> Self {
         self.preferences.overrides.push(key_value.into());
         self
     }
 
-    /// Replaces everything that is said about settings, the model and the sandbox included.
+    /// Replaces all overrides of settings, including the model and the sandbox.
     #[must_use]
     pub fn preferences(mut self, preferences: Preferences) -> Self {
         self.preferences = preferences;
         self
     }
 
-    /// Takes settings that were read before, with the preferences that they were read with.
+    /// Uses settings that were loaded before, with the preferences they were loaded with.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Some(Box::new(settings));
         self
     }
 
-    /// Leaves nothing of the thread on disk.
+    /// Keeps the thread in memory only; nothing of it is saved.
     #[must_use]
     pub fn ephemeral(mut self, ephemeral: bool) -> Self {
         self.ephemeral = ephemeral;
         self
     }
 
-    /// Reads no rule files.
+    /// Ignores rule files, which say which commands may run.
     #[must_use]
     pub fn ignore_rules(mut self, ignore: bool) -> Self {
         self.ignore_rules = ignore;
         self
     }
 
-    /// Names the program on whose behalf the thread runs: endpoints and the log are told.
+    /// Sets the name of the host program, which is sent to endpoints and written to the log.
     #[must_use]
     pub fn originator(mut self, name: impl Into<String>) -> Self {
         self.originator = Some(name.into());
         self
     }
 
-    /// Says what kind of front end the thread is made through, in the words of the log: `exec`, `vscode`, `cli`.
+    /// Sets the kind of front end, as it is written to the log: `exec`, `vscode`, `cli`.
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Offers the model one more tool. One that is called like a tool of heddle takes its place.
+    /// Offers the model one more tool. It replaces a built-in tool of the same name.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Box::new(tool));
         self
     }
 
-    /// Sets the approver: what the approval policy does not settle is asked instead of refused.
+    /// Sets the approver, who is asked for approval. Without one, whatever needs approval is refused.
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Adds a judge, who can make the policy stricter and never milder.
+    /// Sets a judge, which can make the policy stricter but never more lenient.
     #[must_use]
     pub fn judge(mut self, judge: impl Judge + 'static) -> Self {
         self.judge = Some(Box::new(judge));
         self
     }
 
-    /// Takes answers from here instead of an endpoint. Providers and keys of the settings are not looked at.
+    /// Gets answers from `model` instead of an endpoint. Providers and API keys in the settings are ignored.
     #[must_use]
     pub fn backend(mut self, model: impl Model + 'static) -> Self {
         self.backend = Some(Box::new(model));
         self
     }
 
-    /// Is told of notices while the thread is being opened, as they come. All of them are also in
-    /// [`Thread::notices`](crate::Thread::notices), but for the progress of a daemon that starts.
+    /// Calls `observer` with every notice while the thread is opened. All of them except the progress of a starting
+    /// daemon are also in [`Thread::notices`](crate::Thread::notices).
     #[must_use]
     pub fn on_notice(mut self, observer: impl Fn(Notice) + Send + Sync + 'static) -> Self {
         self.observer = Some(Observer::new(observer));

@@ -1,4 +1,4 @@
-//! A thread that is open.
+//! [`Thread`]: an open thread, which runs turns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::session::assemble::Ready;
 use crate::session::host::HostEnv;
 use crate::turn::{Turn, Work};
 
-/// A thread that is open: it runs turns, one at a time. Cheap to clone; all clones are the same thread.
+/// An open thread. It runs turns, one at a time. Cheap to clone; all clones are the same thread.
 ///
-/// While it is open, no other process can go on with it. It is let go of when the last clone is dropped, or by
-/// [`Thread::close`], which also says what was still running.
+/// While it is open, no other process can resume it. It is released when the last clone is dropped, or by
+/// [`Thread::close`], which also returns the commands that were still running.
 #[derive(Clone, Debug)]
 pub struct Thread {
     shared: Arc<Shared>,
@@ -33,7 +33,7 @@ struct Shared {
     running: Arc<Mutex<runtime::Thread>>,
 }
 
-/// What is known of a thread from when it was opened on.
+/// Properties of an open thread that do not change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ThreadFacts {
@@ -41,17 +41,17 @@ pub struct ThreadFacts {
     pub model: String,
     /// The provider that serves it.
     pub provider: String,
-    /// The working directory, with all links followed.
+    /// The working directory, with all symbolic links resolved.
     pub directory: PathBuf,
-    /// The program on whose behalf the thread runs.
+    /// Name of the host program.
     pub originator: String,
-    /// What commands and patches may do.
+    /// What commands and patches may do, in detail.
     pub profile: Profile,
-    /// How many tokens fit into the context window, if that is known.
+    /// Size of the model's context window in tokens, if known.
     pub context_window: Option<u64>,
-    /// The file of the log, now or once there is something to keep. None if nothing is kept.
+    /// Path of the log; for a new thread the file is created by its first turn. None if the thread is not stored in a file.
     pub log_path: Option<PathBuf>,
-    /// Tokens that were used before the thread was opened.
+    /// Tokens used before the thread was opened.
     pub usage: Usage,
     /// Whether the user does not want to see reasoning (`hide_agent_reasoning`).
     pub hide_reasoning: bool,
@@ -82,37 +82,37 @@ impl Thread {
         Self { shared: Arc::new(Shared { id, facts, notices, sessions, running }) }
     }
 
-    /// The id, which [`Heddle::resume`](crate::Heddle::resume) takes.
+    /// Returns the id, by which [`Heddle::resume`](crate::Heddle::resume) opens the thread again.
     pub fn id(&self) -> ThreadId {
         self.shared.id
     }
 
-    /// What was found out when the thread was opened.
+    /// Returns the properties that were determined when the thread was opened.
     pub fn facts(&self) -> &ThreadFacts {
         &self.shared.facts
     }
 
-    /// The working directory.
+    /// Returns the directory in which commands run and paths are resolved.
     pub fn directory(&self) -> &Path {
         &self.shared.facts.directory
     }
 
-    /// What commands and patches may do.
+    /// Returns what commands and patches may do.
     pub fn sandbox(&self) -> SandboxMode {
         self.shared.facts.profile.mode
     }
 
-    /// What a person should know about how the thread was opened.
+    /// Returns the notices from opening the thread, for the user.
     pub fn notices(&self) -> &[Notice] {
         &self.shared.notices
     }
 
-    /// Makes a turn that says something. Nothing happens until it is polled.
+    /// Creates a turn with this input. Nothing happens until it is polled.
     pub fn turn(&self, input: impl Into<Input>) -> Turn {
         self.begin(Work::Say(input.into()))
     }
 
-    /// Makes a turn that replaces the history by a summary of itself. Nothing happens until it is polled.
+    /// Creates a turn that replaces the history with a summary of it. Nothing happens until it is polled.
     pub fn compact(&self) -> Turn {
         self.begin(Work::Compact)
     }
@@ -122,18 +122,18 @@ impl Thread {
         Turn::new(Arc::clone(&self.shared.running), directory, work)
     }
 
-    /// How many items the history has; none while a turn runs.
+    /// Returns the number of items in the history, or none while a turn runs.
     pub fn history_len(&self) -> Option<usize> {
         self.shared.running.try_lock().ok().map(|thread| thread.items())
     }
 
-    /// Ends all commands at once, without waiting for them. For signal handlers; [`Thread::close`] is the polite way.
+    /// Kills all running commands without waiting for them. For signal handlers; otherwise use [`Thread::close`].
     pub fn kill_commands(&self) {
         self.shared.sessions.kill_all();
     }
 
-    /// Ends every command that is still running, lets go of the log, and returns the commands. Waits for a turn that is
-    /// running.
+    /// Closes the thread: kills the commands that are still running, closes the log, and returns the commands. Waits for
+    /// the current turn to end.
     pub async fn close(&self) -> Vec<String> {
         self.shared.running.lock().await.shutdown().await
     }

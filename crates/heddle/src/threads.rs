@@ -1,4 +1,4 @@
-//! Threads that are kept: listing, searching, naming, archiving.
+//! Saved threads: listing, searching, naming, archiving, deleting.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,16 @@ use protocol::repair::Repair;
 use store::index::{CatalogError, Hit, Index, List, Page, Progress, Search};
 use tokio::runtime::Handle;
 
-/// Stores of threads: the traits, the files and the index, the one in memory.
+/// Lines of a thread's log, for [`Threads::read`].
 pub use ::log::{Line, Payload, Record, SessionMeta};
+/// Thread stores: the traits, the store in files with its index, and the one in memory.
 pub use store::*;
 
 use crate::error::Error;
 use crate::host::blocking;
 use crate::session::past::{self, Stores};
 
-/// The threads that are kept, and those that are open without being kept.
+/// All threads of a home: saved ones, and ephemeral ones while they are open.
 #[derive(Clone, Debug)]
 pub struct Threads {
     home: PathBuf,
@@ -29,34 +30,34 @@ impl Threads {
         Self { home, stores }
     }
 
-    /// The files of the home. For programs that operate heddle: export, import, `fsck` and reverts are for files only.
-    /// Its methods block.
+    /// Returns the file store of the home. For programs that administer heddle: export, import, `fsck` and revert work
+    /// on files only. Its methods block.
     pub fn files(&self) -> FileStore {
         FileStore::new(&self.home)
     }
 
-    /// Opens the index of the files, and brings it up to date; `progress` is told how far that is. Its methods block.
+    /// Opens the index of the file store and updates it, reporting progress. Its methods block.
     pub fn index(&self, progress: impl FnMut(Progress) + 'static) -> Result<Index, CatalogError> {
         Index::open(&self.home, progress)
     }
 
-    /// Lists threads that are kept, a page at a time.
+    /// Lists saved threads, one page at a time.
     pub async fn list(&self, list: List) -> Result<Page, Error> {
         self.ask(|runtime, stores| Ok(runtime.block_on(stores.kept.list(list))?)).await
     }
 
-    /// Searches what was said in threads that are kept, and the commands that ran in them.
+    /// Searches the messages and commands of saved threads.
     pub async fn search(&self, search: Search) -> Result<Vec<Hit>, Error> {
         self.ask(|runtime, stores| Ok(runtime.block_on(stores.kept.search(search))?)).await
     }
 
-    /// Finds the thread that an id, its first digits, or a name stands for.
+    /// Finds a saved thread by its id, a prefix of its id, or its name.
     pub async fn resolve(&self, text: &str) -> Result<ThreadId, Error> {
         let text = text.to_owned();
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.kept.resolve(&text))?)).await
     }
 
-    /// Finds the thread that was last written to: of a working directory, or of all.
+    /// Finds the most recently updated thread, of one working directory or of all.
     pub async fn last(&self, directory: Option<&str>) -> Result<Option<ThreadId>, Error> {
         let directory = directory.map(str::to_owned);
         self.ask(move |runtime, stores| {
@@ -65,12 +66,12 @@ impl Threads {
         .await
     }
 
-    /// Looks for a thread.
+    /// Finds a thread by its full id, including ephemeral ones.
     pub async fn find(&self, id: ThreadId) -> Result<Option<Found>, Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).find(id))?)).await
     }
 
-    /// Reads the lines of a thread into `folded`.
+    /// Calls `line` for every line of a thread, with `folded` as the accumulator, and returns that.
     pub async fn read<T: Send + 'static>(
         &self,
         id: ThreadId,
@@ -85,30 +86,30 @@ impl Threads {
         .await
     }
 
-    /// Puts a thread into the archive.
+    /// Moves a thread to the archive.
     pub async fn archive(&self, id: ThreadId) -> Result<(), Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).archive(id))?)).await
     }
 
-    /// Takes a thread back from the archive.
+    /// Moves a thread out of the archive.
     pub async fn unarchive(&self, id: ThreadId) -> Result<(), Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).unarchive(id))?)).await
     }
 
-    /// Deletes a thread for good.
+    /// Deletes a thread permanently.
     pub async fn delete(&self, id: ThreadId) -> Result<(), Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).delete(id))?)).await
     }
 
-    /// Gives a thread a name that it can be found by.
+    /// Names a thread, so that it can be found by the name.
     pub async fn set_name(&self, id: ThreadId, name: &str) -> Result<(), Error> {
         let name = name.to_owned();
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).set_name(id, &name))?))
             .await
     }
 
-    /// Brings back the history that the last compaction of a thread replaced, and what came after it. The log only grows:
-    /// the whole history is written down once more. None if the thread has no compaction.
+    /// Restores the history that the last compaction replaced, followed by everything since. The log is only appended to:
+    /// the restored history is written to it again. None if the thread was never compacted.
     pub async fn undo_compaction(&self, id: ThreadId) -> Result<Option<UndoneCompaction>, Error> {
         self.ask(move |runtime, stores| runtime.block_on(undo_compaction(stores.of(id), id))).await
     }
@@ -128,7 +129,7 @@ async fn undo_compaction(
 ) -> Result<Option<UndoneCompaction>, Error> {
     let mut fold = Fold::default();
     let (mut log, report) = store.open(id, &mut |line| fold.line(line)).await?;
-    // Opening has mended what it could, so nobody else will hear of it.
+    // Opening has already repaired the log, so this is the only report of the damage.
     let damage = past::damages(id, &report);
     let compacted = past::settle(store, id, fold.finish()).await?;
     let Some(&number) = compacted.compactions.last() else { return Ok(None) };
@@ -146,16 +147,16 @@ async fn undo_compaction(
     Ok(Some(UndoneCompaction { before, after, damage, left_out }))
 }
 
-/// What undoing a compaction came to.
+/// The result of undoing a compaction.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UndoneCompaction {
-    /// Items that the history had.
+    /// Number of items in the history before.
     pub before: usize,
-    /// Items that it has now.
+    /// Number of items in the history now.
     pub after: usize,
-    /// Damage that was met on the way; what was there is not in the history.
+    /// Damaged places of the log; their content is not in the history.
     pub damage: Vec<String>,
-    /// What was too long for the history.
+    /// What was left out because the history was too long.
     pub left_out: Option<Repair>,
 }

@@ -1,4 +1,4 @@
-//! A turn: from what the user says to an answer, as a stream of events.
+//! [`Turn`]: one exchange with the agent, from the user's input to an answer, as a stream of events.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,10 +24,9 @@ use crate::input::Input;
 use crate::result::{Reducer, TurnResult};
 use crate::session::assemble;
 
-/// A turn that has not begun, is running, or is over. A cold stream of events: nothing happens until it is polled, and a
-/// consumer that takes its time slows the turn down and loses nothing.
+/// A turn, as a stream of events. It starts when it is first polled; a slow consumer slows it down and loses nothing.
 ///
-/// Dropping it interrupts the turn: commands end, the end is written into the log, and the thread can go on with another
+/// Dropping it interrupts the turn: its commands are killed, the interruption is logged, and the thread can run another
 /// turn at once.
 ///
 /// ```
@@ -51,7 +50,7 @@ pub struct Turn {
     id: String,
     state: State,
     queue: Arc<Mutex<Queue>>,
-    /// Events that were taken from the queue.
+    /// Events taken from the queue but not yet returned.
     ready: Queue,
     control: mpsc::Sender<Control>,
     reducer: Reducer,
@@ -69,7 +68,7 @@ enum State {
     Over(Ended),
 }
 
-/// All that is needed to begin.
+/// Everything needed to start.
 struct Cold {
     thread: Arc<tokio::sync::Mutex<runtime::Thread>>,
     directory: PathBuf,
@@ -83,36 +82,36 @@ struct Cold {
 enum Ended {
     /// Another turn of the thread is running.
     Busy,
-    /// The thread was closed before.
+    /// The thread was closed before the turn started.
     Closed,
-    /// It ran.
+    /// The turn ran, to whatever end its events report.
     Ran {
-        /// Tokens that the thread had used before.
+        /// Tokens used by the thread before the turn.
         before: Usage,
-        /// Tokens that it has used now.
+        /// Tokens used by the thread including the turn.
         now: Usage,
     },
 }
 
-/// Events between the driver and the consumer. It is filled only while the consumer waits.
+/// Events between the driver and the consumer. It is filled only while the consumer polls.
 type Queue = VecDeque<Event>;
 
-/// Steers and interrupts a turn from elsewhere, while its events are being read.
+/// Steers or interrupts a turn from elsewhere while its events are read.
 #[derive(Clone, Debug)]
 pub struct TurnHandle {
     control: mpsc::Sender<Control>,
 }
 
 impl TurnHandle {
-    /// Says something more. It is put to the model with the next request; false if the turn is over.
+    /// Adds user input, which the model gets with the next request. Returns false if the turn is over.
     pub async fn steer(&self, text: impl Into<String>) -> bool {
         let (parts, _) = Input::from(text.into()).into_parts(&PathBuf::new());
         self.control.send(Control::Steer(vec![user_parts(parts)])).await.is_ok()
     }
 
-    /// Ends the turn. Its events go on until [`Event::TurnInterrupted`].
+    /// Interrupts the turn. Its last event is then [`Event::TurnInterrupted`].
     pub fn interrupt(&self) {
-        // A full queue holds an interruption already or will be read before long; a closed one is of a turn that is over.
+        // A full queue already holds an interruption or will be read soon; a closed one belongs to a turn that is over.
         let _ = self.control.try_send(Control::Interrupt);
     }
 }
@@ -135,20 +134,20 @@ impl Turn {
         }
     }
 
-    /// Runs it under an id that was given out before.
+    /// Sets the id of the turn, instead of a generated one.
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
         self
     }
 
-    /// Has the answer follow a JSON schema. An answer that violates it is given back to the model once; then the turn
-    /// fails. Changes nothing once the turn has begun.
+    /// Requires the answer to match a JSON schema. If it does not, the model is asked once more; then the turn fails. Has
+    /// no effect after the turn has started.
     pub fn output_schema(mut self, schema: &Value) -> Result<Self, Error> {
         self.set_output_schema(&schema.to_string())?;
         Ok(self)
     }
 
-    /// The same, with the schema as text.
+    /// Does the same as [`Turn::output_schema`], with the schema as text.
     pub fn set_output_schema(&mut self, schema: &str) -> Result<(), Error> {
         let schema = assemble::output_schema(schema)?;
         if let State::Cold(cold) = &mut self.state {
@@ -157,29 +156,29 @@ impl Turn {
         Ok(())
     }
 
-    /// Has the answer be the JSON of a type; [`TurnResult::json`] reads it.
+    /// Requires the answer to be JSON of type `T`, which [`TurnResult::json`] parses.
     pub fn output<T: JsonSchema>(self) -> Result<Self, Error> {
         let schema = SchemaGenerator::default().into_root_schema_for::<T>();
         self.output_schema(schema.as_value())
     }
 
-    /// The id of the turn, in the log and in events.
+    /// Returns the id of the turn, as in the log.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns what steers and interrupts the turn while its events are being read.
+    /// Returns a handle that can steer or interrupt the turn while its events are read.
     pub fn handle(&self) -> TurnHandle {
         TurnHandle { control: self.control.clone() }
     }
 
-    /// Runs the turn to its end.
+    /// Runs the turn to its end and returns the result.
     pub async fn run(mut self) -> Result<TurnResult, TurnError> {
         while self.next().await.is_some() {}
         self.result()
     }
 
-    /// Returns what the turn came to, once all of its events were read.
+    /// Returns the result, once all events were read.
     pub fn result(self) -> Result<TurnResult, TurnError> {
         match self.state {
             State::Cold(_) | State::Running(_) => Err(TurnError::Running),
@@ -217,7 +216,7 @@ impl Stream for Turn {
                 }
                 State::Running(running) => match running.as_mut().poll(context) {
                     Poll::Ready(ended) => this.state = State::Over(ended),
-                    // What came before it had to wait is given out first.
+                    // Events from before it became pending are returned first.
                     Poll::Pending if lock(&this.queue).is_empty() => return Poll::Pending,
                     Poll::Pending => {}
                 },
@@ -233,7 +232,7 @@ impl std::fmt::Debug for Turn {
     }
 }
 
-/// Things that can be said to a turn before it listens.
+/// Maximum number of pending inputs and interruptions of a turn.
 const CONTROL_MAX: usize = 8;
 
 async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
@@ -263,7 +262,7 @@ async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
     Ended::Ran { before, now: thread.usage() }
 }
 
-/// Reads pictures, away from the thread that runs turns.
+/// Reads image files on a thread for blocking work, since turns must not block.
 async fn read_input(input: Input, directory: PathBuf) -> (KnownItem, Vec<String>) {
     let (parts, warnings) = if input.has_files() {
         let read = tokio::task::spawn_blocking(move || input.into_parts(&directory)).await;

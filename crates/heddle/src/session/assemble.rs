@@ -1,4 +1,4 @@
-//! From settings and files to a thread that can run.
+//! Assembles a thread that can run turns: its model, history, policy, tools and log.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -38,16 +38,16 @@ use crate::session::provider::{self, Resolved};
 use crate::session::settings::{Preferences, Settings};
 use crate::session::{local, safety};
 
-/// The model that is used when nobody names one.
+/// The default model.
 const MODEL_DEFAULT: &str = "gpt-5.5";
-/// Where the numbers of commands begin, at most, in a thread that goes on.
+/// Highest first session id of commands in a resumed thread. It is random, so that ids of earlier runs are not reused.
 const SESSIONS_MAX: u64 = 100_000;
-/// Bytes that a file of instructions may have; no model reads more.
+/// Longest instructions file, in bytes; no model reads more.
 const INSTRUCTIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Tokens of output that a model gets from one call unless configured.
+/// Default limit of the output that the model gets from one call, in tokens.
 const OUTPUT_TOKENS_MAX: u64 = 10_000;
 
-/// Reads the schema of an answer: it is sent along, and every answer is checked against it.
+/// Parses the schema for the answer, which is sent to the endpoint and checked against every answer.
 pub(crate) fn output_schema(text: &str) -> Result<OutputSchema, Error> {
     let schema = config::Schema::parse(text).map_err(Error::settings)?;
     let json = RawValue::from_string(text.trim().to_owned()).map_err(Error::settings)?;
@@ -57,12 +57,12 @@ pub(crate) fn output_schema(text: &str) -> Result<OutputSchema, Error> {
     Ok(OutputSchema { json, check })
 }
 
-/// Tells whether a schema can be asked for: [`Turn::output_schema`](crate::Turn::output_schema) would take it.
+/// Checks whether [`Turn::output_schema`](crate::Turn::output_schema) would accept a schema.
 pub fn check_output_schema(text: &str) -> Result<(), Error> {
     output_schema(text).map(drop)
 }
 
-/// Parts that a host program brings instead of ours.
+/// Parts that the host program provides.
 #[derive(Default)]
 pub(crate) struct Injected {
     pub(crate) tools: Vec<Box<dyn Tool>>,
@@ -70,42 +70,41 @@ pub(crate) struct Injected {
     pub(crate) model: Option<Box<dyn Model>>,
 }
 
-/// What a thread is wanted for.
+/// Everything needed to assemble a thread.
 pub(crate) struct ThreadRequest {
     pub(crate) start: Start,
-    /// Whether nothing is kept.
+    /// Keeps the thread in memory only.
     pub(crate) ephemeral: bool,
     pub(crate) ignore_rules: bool,
     pub(crate) settings: Settings,
     pub(crate) approval: ApprovalPolicy,
-    /// The program on whose behalf it runs.
+    /// Name of the host program.
     pub(crate) originator: String,
-    /// What it is made through, in the words of the log.
+    /// Kind of the front end, as written to the log.
     pub(crate) source: String,
     pub(crate) injected: Injected,
     pub(crate) observer: Observer,
     pub(crate) clock: Clock,
 }
 
-/// A thread that is ready to run, and what is known of it.
+/// A thread that is ready to run turns, and its properties.
 pub(crate) struct Ready {
     pub(crate) thread: Thread,
     pub(crate) model: String,
     pub(crate) provider: String,
     pub(crate) sessions: Arc<Sessions>,
-    /// What commands may do.
     pub(crate) profile: policy::Profile,
-    /// What fits into the model's context window.
+    /// Size of the model's context window in tokens, if known.
     pub(crate) window: Option<u64>,
-    /// The file that it is written to, now or later.
+    /// Path of the log, which may not exist yet.
     pub(crate) path: Option<PathBuf>,
     /// Whether the user does not want to see reasoning.
     pub(crate) hide_reasoning: bool,
 }
 
-/// Makes or opens a thread.
+/// Creates or opens a thread.
 ///
-/// It blocks, so it runs on a thread for that; `runtime` is what the store may need.
+/// It blocks, so it must run on a thread for blocking work; `runtime` drives the futures of the store.
 pub(crate) fn thread(
     host: &HostEnv,
     stores: &Stores,
@@ -135,7 +134,7 @@ pub(crate) fn thread(
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
     let known = match backend.is_makers() {
         true => ModelProfile::from_name(&model),
-        // Whoever serves the model is rarely the one who made it.
+        // A server that is not the model's maker may not support everything the model does elsewhere.
         false => ModelProfile::from_name(&model).plain(),
     };
     let instructions = instructions(host, config)?;
@@ -151,7 +150,7 @@ pub(crate) fn thread(
     let opening = past::open(stores, start, ephemeral, meta, &profile, &observer);
     let opened = runtime.block_on(opening)?;
     let OpenedThread { id, log, past, instructions: old_instructions } = opened;
-    // A thread keeps the instructions it began with, unless the user says otherwise now.
+    // A thread keeps its original instructions, unless the user sets others now.
     let instructions = old_instructions
         .filter(|_| config.model_instructions_file.is_none())
         .unwrap_or(instructions);
@@ -220,14 +219,14 @@ pub(crate) fn thread(
     Ok(Ready { thread, model, provider, sessions, profile, window, path, hide_reasoning })
 }
 
-/// Where answers come from.
+/// The source of answers.
 enum Backend {
     Endpoint { endpoint: Box<Endpoint>, dialect: Option<TextDialect> },
     Injected(Box<dyn Model>),
 }
 
 impl Backend {
-    /// Tells whether who made the model also serves it, so that what is known of the model holds.
+    /// Returns whether the model's maker also serves it, so that everything known about the model applies.
     fn is_makers(&self) -> bool {
         match self {
             Self::Endpoint { endpoint, .. } => {
@@ -252,7 +251,7 @@ impl Backend {
     }
 }
 
-/// Where the model is, and what that makes of the configuration.
+/// The source of answers, and the configuration adjusted to it.
 struct Served {
     config: Config,
     backend: Backend,
@@ -285,10 +284,10 @@ impl Served {
     }
 }
 
-/// The provider of a model that the host program brings, unless the settings name one.
+/// Provider id of a model that the host program provides, unless the settings name one.
 const INJECTED: &str = "host";
 
-/// Finds out where the model is; one on this machine is made ready.
+/// Chooses the source of answers; for a local model, starts the daemon if needed.
 fn served(
     host: &HostEnv,
     mut config: Config,
@@ -300,7 +299,7 @@ fn served(
         let resolved = provider::resolve(&config, &host.env)?;
         return Ok(Served::endpoint(config, resolved));
     };
-    // Whoever has set nothing up wants to see something done: in the workspace, without a network.
+    // A user who has configured nothing wants to see something done: in the workspace, without network.
     let may_write = chosen.for_want_of_a_key
         && source == "exec"
         && preferences.sandbox.is_none()
@@ -317,7 +316,7 @@ fn served(
     Ok(Served::endpoint(config, resolved))
 }
 
-/// Says what a thread that begins here is, as far as that depends on the place.
+/// Returns the part of a new thread's metadata that depends on the working directory.
 fn session_meta(host: &HostEnv) -> SessionMeta {
     SessionMeta {
         cwd: host.directory.display().to_string(),
@@ -329,7 +328,7 @@ fn session_meta(host: &HostEnv) -> SessionMeta {
     }
 }
 
-/// Decides what every request asks for: what the configuration says, else what is known of the model.
+/// Returns the options of every request: those of the configuration, otherwise the model's defaults.
 fn request_options(config: &Config, known: &ModelProfile) -> RequestOptions {
     RequestOptions {
         effort: config
@@ -350,7 +349,7 @@ fn request_options(config: &Config, known: &ModelProfile) -> RequestOptions {
     }
 }
 
-/// Makes the environment of commands of a model, with what keeps programs plain and quiet.
+/// Returns how often a login shell is started for its environment.
 fn login_shell(config: &Config) -> LoginShell {
     match (config.allow_login_shell, config.login_shell_snapshot) {
         (false, _) => LoginShell::Off,
@@ -359,6 +358,7 @@ fn login_shell(config: &Config) -> LoginShell {
     }
 }
 
+/// Returns the environment of a model's commands, with variables that turn off colors and pagers.
 fn command_env(host: &HostEnv, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
     let mut env = safety::command_env(host, config);
     let thread = thread.to_string();
@@ -399,7 +399,7 @@ fn own_tools(
     tools
 }
 
-/// Adds the tools of the host program. One that is called like a tool of ours takes its place.
+/// Adds the tools of the host program. They replace built-in tools of the same name.
 fn with_host_tools(
     mut tools: Vec<Box<dyn Tool>>,
     host: Vec<Box<dyn Tool>>,
@@ -432,12 +432,12 @@ fn with_host_tools(
     Ok(tools)
 }
 
-/// Whose tools those of the host program are, in items and questions.
+/// Server name of the host program's tools, in items and questions.
 const HOST_SERVER: &str = "host";
-/// Bytes of a tool's name that endpoints take.
+/// Longest tool name that endpoints accept, in bytes.
 const TOOL_NAME_MAX: usize = 64;
 
-/// Returns the bounds of a turn, as far as they are not set the generous ones.
+/// Returns the limits of a turn: configured ones, and defaults for the rest.
 fn limits(set: &TurnLimits) -> Limits {
     let default = Limits::default();
     let count = |set: Option<u64>, default| {
@@ -465,8 +465,8 @@ fn hosted_tools(config: &Config) -> Vec<responses::ToolSpec> {
     }
 }
 
-/// Makes what the history begins with: the user's own instructions, the project's rules, and where
-/// we are.
+/// Returns the first items of the history: the user's instructions, the project's rules for agents, and the
+/// environment.
 fn setup(
     host: &HostEnv,
     config: &Config,
@@ -515,7 +515,7 @@ fn instructions(host: &HostEnv, config: &Config) -> Result<String, Error> {
     })
 }
 
-/// Says in the words of the log when a person is asked.
+/// Converts an approval policy to the log's format.
 fn approval_policy(policy: ApprovalPolicy) -> Value {
     match policy {
         ApprovalPolicy::Untrusted => json!("untrusted"),
@@ -527,7 +527,7 @@ fn approval_policy(policy: ApprovalPolicy) -> Value {
     }
 }
 
-/// Says in the words of the log what commands may do.
+/// Converts a sandbox profile to the log's format.
 fn sandbox_policy(profile: &policy::Profile) -> Option<Raw> {
     raw(&match profile.mode {
         SandboxMode::ReadOnly => json!({"type": "read-only"}),
@@ -561,7 +561,7 @@ fn random() -> Result<u64, Error> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Returns the date in words that need no time zone database, such as `Sun, 15 Nov 2026`.
+/// Returns the UTC date, such as `Sun, 15 Nov 2026`, which needs no time zone database.
 fn today() -> String {
     httpdate::fmt_http_date(SystemTime::now()).chars().take(16).collect()
 }

@@ -1,4 +1,4 @@
-//! What comes from the machine, and from the user who runs the program.
+//! The environment that threads run in: variables, home and working directory.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// What is known of the machine and the user. Read once, or given by the host program.
+/// The environment that threads run in. Read once from the process, or provided by the host program.
 #[derive(Clone, Debug)]
 pub struct HostEnv {
-    /// Environment variables: those that hold keys, and those that commands get, filtered.
+    /// Environment variables. They contain API keys; commands get them filtered.
     pub env: HashMap<String, String>,
     /// The directory with settings, threads and models.
     pub home: PathBuf,
-    /// The working directory of threads that do not name one.
+    /// The default working directory of threads.
     pub directory: PathBuf,
 }
 
 impl HostEnv {
     /// Reads the environment of this process.
     pub fn from_process() -> Result<Self, Error> {
-        // Variables that are not text cannot be handed on as text either.
+        // Variables that are not valid UTF-8 could not be passed on either, as ours are strings.
         let env: HashMap<_, _> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -30,12 +30,12 @@ impl HostEnv {
             ))
         })?;
         let home = home(&|name| std::env::var_os(name))?;
-        // The daemon has a directory of its own, and so may a thread.
+        // The daemon has another working directory, and so may a thread.
         let home = here.join(home);
         Ok(Self { env, home, directory: here })
     }
 
-    /// The same in another working directory.
+    /// Returns a copy with another working directory.
     pub fn at(&self, directory: Option<&Path>) -> Result<Self, Error> {
         let directory =
             directory.map_or(self.directory.clone(), |given| self.directory.join(given));
@@ -43,14 +43,14 @@ impl HostEnv {
             let shown = directory.display();
             return Err(Error::settings(format!("{shown}: there is no such directory")));
         }
-        // `.` and `..` in what the user typed would be told to the model and shown in items, and the
-        // search for a repository above would look into the wrong directories.
+        // Otherwise `.` and `..` in the user's path would reach the model and items, and the search for
+        // a repository above would look into the wrong directories.
         let directory = directory.canonicalize().map_err(Error::settings)?;
         Ok(Self { env: self.env.clone(), home: self.home.clone(), directory })
     }
 }
 
-/// Decides where everything is kept. Paths need not be text.
+/// Returns the home directory. Paths need not be valid UTF-8.
 fn home(var: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
     let set = |name: &str| var(name).filter(|value| !value.is_empty());
     if let Some(home) = set("HEDDLE_HOME").or_else(|| set("CODEX_HOME")) {

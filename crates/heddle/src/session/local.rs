@@ -1,4 +1,4 @@
-//! Models on this machine: which one is meant, and the daemon that runs it.
+//! Local models: chooses one, and starts the daemon that runs it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,40 +19,39 @@ use crate::session::host::HostEnv;
 use crate::session::provider;
 use crate::session::safety::OURSELVES;
 
-/// The provider that is the daemon of this machine.
+/// Provider id of the local daemon.
 pub(crate) const PROVIDER: &str = "local";
 
-/// A model on this machine that a thread is to use.
+/// The local model that a thread will use.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) model: Model,
-    /// What the daemon is told: its name, or its file if that is what the user named.
+    /// The argument for the daemon: the model's name, or its file if the user gave a path.
     pub(crate) start: String,
-    /// Whether nobody asked for it: there is just nothing else.
+    /// Whether it was chosen only because there is no API key.
     pub(crate) for_want_of_a_key: bool,
 }
 
-/// Names the models of a home.
+/// Returns the models of a home.
 pub fn models(home: &Path, env: &HashMap<String, String>) -> Models {
     Models::new(home, model_folders(env).collect())
 }
 
-/// Lists the folders of models that the environment names.
+/// Returns the folders in `HEDDLE_MODEL_PATH`.
 pub fn model_folders(env: &HashMap<String, String>) -> impl Iterator<Item = PathBuf> {
     let folders = env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
     folders.split(':').filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Names the files of the daemon of a home.
+/// Returns the paths of the daemon's files.
 pub fn daemon(host: &HostEnv) -> Home {
     let runtime = host.env.get("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
     Home::new(&host.home, runtime.map(Path::new))
 }
 
-/// Decides whether a model on this machine is used: where the user asks for one, and where there is no key for
-/// anything else and a model is here.
+/// Chooses a local model if the user asks for one, or if there is no API key and a model is installed.
 pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, Error> {
-    // A table of that name is the user's own provider.
+    // A [model_providers.local] table is the user's own provider.
     let asked = config.model_provider.as_deref() == Some(PROVIDER)
         && !config.model_providers.contains_key(PROVIDER);
     let models = models(&host.home, &host.env);
@@ -67,27 +66,27 @@ pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, 
     if asked {
         return chosen(false).map(Some).map_err(Error::settings);
     }
-    // Without the engine there would be nothing to run it.
+    // A build without the engine could not run it.
     if !cfg!(feature = "local") || !provider::lacks_a_key(config, &host.env) {
         return Ok(None);
     }
-    // A model that is not here, or none at all: then it is the key that is missing.
+    // If no such model is installed, the later error about the missing key is more helpful.
     Ok(chosen(true).ok())
 }
 
-/// Says how the daemon finds a model that was named so: by its file, if that is how it was named, since another of the
-/// same name may be here. The daemon has a directory of its own.
+/// Returns the argument that selects a model for the daemon: its absolute path if the user gave a path, since another
+/// model may have the same name; otherwise its name. The daemon has another working directory.
 pub fn start_word(model: &Model, named: Option<&str>) -> String {
     let file = named.filter(|name| name.contains('/')).and_then(|_| model.path.canonicalize().ok());
     file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| model.name.clone())
 }
 
-/// Says which model is used, if nobody asked for it.
+/// Reports which model is used, if the user did not ask for it.
 pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool, observer: &Observer) {
     if !chosen.for_want_of_a_key {
         return;
     }
-    // A user who has set up a provider expects that it is used.
+    // A user who has configured a provider expects it to be used.
     if let Some(id) = config.model_providers.keys().min() {
         observer.tell(Notice::ProviderNotChosen { provider: id.clone() });
     }
@@ -96,7 +95,7 @@ pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool, observer: 
     observer.tell(Notice::UsingLocalModel { model, smoke_test, may_write });
 }
 
-/// Returns when the daemon answers and has the model; starts it if need be.
+/// Waits until the daemon serves the model, and starts it if necessary.
 pub(crate) fn ensure(
     host: &HostEnv,
     model: &str,
@@ -119,7 +118,7 @@ pub(crate) fn ensure(
     Ok((home, health.map_err(Error::LocalModel)?))
 }
 
-/// Names where the daemon of a home listens. If it has left meanwhile, the next request starts it again.
+/// Returns the daemon's socket. If the daemon has exited meanwhile, the next request starts it again.
 pub(crate) fn socket(host: &HostEnv, home: Home, model: String) -> Socket {
     let path = home.socket().to_owned();
     let models = models(&host.home, &host.env);
@@ -134,7 +133,7 @@ fn started(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Health, String> {
     let launch = Launch {
-        // By its name, so that it has one in lists of processes.
+        // The path of the program, so that lists of processes show its name instead of `exe`.
         exe: &std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES)),
         model: Some(model),
         args: &[],
@@ -147,7 +146,7 @@ fn started(
         .map_err(|error| format!("{error}; or use another model (`heddle models list`)"))
 }
 
-/// Runs a model through the daemon, and says how well that went.
+/// Tests a model through the daemon, and returns a report as JSON.
 pub fn probe(
     host: &HostEnv,
     model: &str,

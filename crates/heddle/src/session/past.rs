@@ -1,4 +1,4 @@
-//! Opening a thread: a new one, one that goes on, one that goes on from another.
+//! Opens a thread's log: creates, resumes or forks it, and prepares the history for the model.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use store::{CopiedLines, MemoryStore, NewThread, ReadReport, Store, ThreadLog, T
 use crate::error::Error;
 use crate::notice::{Notice, Observer};
 
-/// How many damages are named one by one.
+/// Maximum number of damaged places that are reported one by one.
 const DAMAGES_NAMED_MAX: usize = 5;
 
-/// What a run begins with.
+/// How a thread is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Start {
-    /// Nothing.
+    /// A new thread without history.
     #[default]
     New,
-    /// A thread, to go on with.
+    /// Continues an existing thread.
     Resume(ThreadId),
-    /// A thread, to go on from in another.
+    /// A new thread with the history of an existing one.
     Fork(ThreadId),
 }
 
-/// Where threads are kept.
+/// The thread stores of a home.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
-    /// Keeps threads for good.
+    /// Saved threads.
     pub(crate) kept: Arc<dyn Store>,
-    /// Keeps those that are not to be kept, while they are open.
+    /// Ephemeral threads, while they are open.
     pub(crate) ephemeral: MemoryStore,
 }
 
@@ -46,26 +46,24 @@ impl Stores {
         Self { kept, ephemeral: MemoryStore::while_open() }
     }
 
-    /// Returns the store that has a thread.
+    /// Returns the store that contains a thread.
     pub(crate) fn of(&self, id: ThreadId) -> &dyn Store {
         if self.ephemeral.has(id) { &self.ephemeral } else { &*self.kept }
     }
 }
 
-/// A thread that was opened.
+/// An open thread: its log, and the state that it continues from.
 #[derive(Debug)]
 pub(crate) struct OpenedThread {
-    /// Its id.
     pub(crate) id: ThreadId,
-    /// Its log.
     pub(crate) log: Box<dyn ThreadLog>,
-    /// What it was.
+    /// The history and the token counts before this run.
     pub(crate) past: ResumeState,
-    /// The base instructions that it has always had.
+    /// Its base instructions, if the log contains any.
     pub(crate) instructions: Option<String>,
 }
 
-/// Opens the thread that `start` names; `meta` describes this run.
+/// Opens the thread that `start` selects; `meta` describes this run.
 pub(crate) async fn open(
     stores: &Stores,
     start: Start,
@@ -116,7 +114,7 @@ pub(crate) async fn open(
     };
     let mut folded = settle(stores.of(source), source, fold.finish()).await?;
     if source != id {
-        // The fork is there from now on, whether anything is said in it or not.
+        // This creates the fork on disk, even if no turn follows.
         log.append(Vec::new()).await.map_err(Error::storage)?;
     }
     heal(&mut folded, &mut *log, words).await?;
@@ -124,7 +122,7 @@ pub(crate) async fn open(
     Ok(opened(id, log, folded, &report, profile, observer))
 }
 
-/// Reads a thread into memory; its store keeps it as it is.
+/// Copies the lines of a thread into memory, without changing the thread.
 async fn copy_lines(
     stores: &Stores,
     id: ThreadId,
@@ -139,7 +137,7 @@ async fn copy_lines(
     Ok((copied, report))
 }
 
-/// Makes a thread that is kept of one that is not: its lines are written down.
+/// Forks an ephemeral thread into a saved one, by writing its lines to the store.
 async fn fork_from_memory(
     stores: &Stores,
     source: ThreadId,
@@ -156,7 +154,7 @@ async fn fork_from_memory(
                 instructions = head.base_instructions.or(instructions.take());
             }
             Ok(record) => records.push(record),
-            // Memory has no lines that cannot be read.
+            // Lines in memory are always valid.
             Err(_) => {}
         }
     };
@@ -168,7 +166,7 @@ async fn fork_from_memory(
     Ok((log, report))
 }
 
-/// Brings back what compactions replaced in turns that were rolled back.
+/// Restores what was replaced by compactions in turns that were rolled back.
 pub(crate) async fn settle(
     store: &dyn Store,
     id: ThreadId,
@@ -177,7 +175,7 @@ pub(crate) async fn settle(
     settle_without(store, id, folded, Ignored::default()).await
 }
 
-/// Folds a thread as if a compaction, and all after it, had not happened.
+/// Folds a thread without a given compaction and all later ones.
 pub(crate) async fn before(
     store: &dyn Store,
     id: ThreadId,
@@ -207,8 +205,8 @@ async fn fold_again(store: &dyn Store, id: ThreadId, ignored: &Ignored) -> Resul
     Ok(fold.finish())
 }
 
-/// Notes in the log who makes items from now on, if that was somebody else: what only one provider can
-/// read must not be sent to another.
+/// Logs the model and provider of the following items, if they have changed: some items can only be
+/// read by the provider that made them, and must not be sent to another.
 async fn note_maker(
     id: ThreadId,
     folded: &Folded,
@@ -229,11 +227,11 @@ async fn note_maker(
     log.append(vec![Record::event(event)]).await.map_err(Error::storage)
 }
 
-/// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
-/// told. Nothing of it is run again.
+/// Completes a turn that the last process did not finish: its calls get outputs, and the model is told.
+/// Nothing is run again.
 async fn heal(folded: &mut Folded, log: &mut dyn ThreadLog, words: &str) -> Result<(), Error> {
     let Some(turn) = folded.open_turn.clone() else {
-        // Somebody else ended the turn, and did not know of outputs that only we keep early.
+        // Another program completed the turn, without the outputs that only heddle logs early.
         let returned = std::mem::take(&mut folded.returned);
         folded.entries.extend(returned.into_iter().filter_map(output));
         return Ok(());
@@ -299,7 +297,7 @@ fn opened(
     OpenedThread { id, log, past: ResumeState { entries, usage, context_tokens }, instructions }
 }
 
-/// Names what could not be read.
+/// Describes the damaged places of a log.
 pub(crate) fn damages(id: ThreadId, report: &ReadReport) -> Vec<String> {
     let ReadReport { damage, damage_more, .. } = report;
     let named = damage.iter().take(DAMAGES_NAMED_MAX);

@@ -1,4 +1,4 @@
-//! From the configuration of a provider to an endpoint that can be used.
+//! Resolves the configured provider to an endpoint: URL, credentials, headers and dialect.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use stream::document::Path;
 use crate::error::Error;
 use crate::session::local;
 
-/// The provider that exists without configuration.
+/// Id of the built-in provider.
 const BUILT_IN: &str = "openai";
 
-/// What to do where there is no key.
+/// Advice for users without an API key.
 const WITHOUT_A_KEY: &str = "without one, a model can run on this machine: `heddle models pull gpt-oss-20b`, or \
                              `smollm2` to try it out";
 
-/// How long the daemon may be silent: a long prompt on a small machine takes its time, and a daemon that is gone is
-/// noticed at once.
+/// Idle timeout for the daemon: a long prompt takes long on a slow machine, and a crashed daemon is noticed at once
+/// anyway.
 const LOCAL_PATIENCE: Duration = Duration::from_secs(3600);
 
-/// A provider that can be used.
+/// A provider with its endpoint and retry limits.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) endpoint: Endpoint,
@@ -34,7 +34,7 @@ pub(crate) struct Resolved {
     pub(crate) dialect: Option<TextDialect>,
 }
 
-/// Makes the endpoint of the daemon of this machine.
+/// Returns the endpoint of the local daemon.
 pub(crate) fn local(socket: Socket) -> Resolved {
     let built_in = Provider::default();
     let endpoint = Endpoint {
@@ -43,8 +43,8 @@ pub(crate) fn local(socket: Socket) -> Resolved {
         socket: Some(socket),
         wire_api: providers::WireApi::Responses,
         query: Vec::new(),
-        // Clients of ours say what they speak beyond the public API, so that a daemon of another version refuses them
-        // with what to do.
+        // The version of our own additions to the API, so that a daemon of another version refuses the request with
+        // advice.
         headers: vec![(PROTOCOL_HEADER.to_owned(), Redacted::new(PROTOCOL))],
         auth: Auth::None,
         idle_timeout: LOCAL_PATIENCE,
@@ -56,14 +56,14 @@ pub(crate) fn local(socket: Socket) -> Resolved {
     Resolved { endpoint, retry, dialect: None }
 }
 
-/// Tells whether nobody chose a provider, and the built-in one lacks its key.
+/// Returns whether no provider is selected and the built-in one has no API key.
 pub(crate) fn lacks_a_key(config: &Config, env: &HashMap<String, String>) -> bool {
     let chosen = config.model_provider.is_some() || config.model_providers.contains_key(BUILT_IN);
     let missing = |resolved: Resolved| matches!(resolved.endpoint.auth, Auth::Missing { .. });
     !chosen && resolve(config, env).is_ok_and(missing)
 }
 
-/// Finds the provider that the configuration names and fills in what comes from the environment.
+/// Resolves the selected provider, with API keys and headers from the environment.
 pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> Result<Resolved, Error> {
     let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
     let built_in = Provider { requires_openai_auth: true, ..Provider::default() };
@@ -151,7 +151,7 @@ fn dialect(id: &str, provider: &Provider) -> Result<Option<TextDialect>, Error> 
                     ))
                 })
             });
-            // A model that calls has thought enough, also when it forgets to say so.
+            // Models sometimes forget to close their reasoning before a call.
             let options = Options {
                 tool_call_ends_reasoning: true,
                 paths: paths.collect::<Result<_, Error>>()?,
@@ -171,7 +171,7 @@ fn dialect(id: &str, provider: &Provider) -> Result<Option<TextDialect>, Error> 
     }
 }
 
-/// Names the variables that hold what the provider in use is sent as secrets.
+/// Returns the environment variables that contain secrets for the selected provider.
 pub(crate) fn variables(config: &Config) -> Vec<String> {
     let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
     let provider = config.model_providers.get(id);
@@ -218,7 +218,7 @@ fn auth(provider: &Provider, base_url: &str, env: &HashMap<String, String>) -> A
     }
     match variable("CODEX_API_KEY").or_else(|| variable("OPENAI_API_KEY")) {
         Some(key) => Auth::Bearer(Redacted::new(key.trim())),
-        // An endpoint of one's own may well need no key; OpenAI's does.
+        // Other endpoints may need no key; OpenAI's does.
         None if base_url != OPENAI_BASE_URL => Auth::None,
         None => Auth::Missing {
             variable: "OPENAI_API_KEY".to_owned(),

@@ -1,5 +1,5 @@
-//! What commands may do: the profile, the rules and the environment that flags, files and the
-//! configuration ask for, and the sandbox that this machine has.
+//! Determines what commands may do: the sandbox profile, rules, approval policy and environment from
+//! flags and configuration, and the sandbox available on this machine.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -19,9 +19,10 @@ use crate::session::host::HostEnv;
 use crate::session::provider;
 use crate::session::settings::Preferences;
 
-/// Builds a sandbox if this process was started to do that, and returns its exit code; none in every other process.
+/// Builds a sandbox and runs a command in it if this process was started for that, and returns the exit code. Returns
+/// none in every other process.
 ///
-/// Call it first thing in `main`: see the crate's documentation.
+/// Call it first in `main`: see the crate's documentation.
 pub fn sandbox_helper() -> Option<ExitCode> {
     let code = sandbox::helper_main();
     if code.is_none() {
@@ -30,21 +31,22 @@ pub fn sandbox_helper() -> Option<ExitCode> {
     code
 }
 
-/// Whether `main` would build a sandbox. A copy of a program that does not would run as that program once more.
+/// Whether `main` called [`sandbox_helper`]. Without that, a copy started to build a sandbox would run the host program
+/// again.
 static HELPER: AtomicBool = AtomicBool::new(false);
 
-/// The program that is running, wherever it is by now.
+/// The running program, even if its file was moved or replaced.
 pub const OURSELVES: &str = "/proc/self/exe";
 
-/// Where a project keeps rules of its own.
+/// Folders of a project's own rules.
 const PROJECT_RULES: [&str; 2] = [".codex/rules", ".heddle/rules"];
 
-/// Bytes that a file of rules may have.
+/// Longest rule file, in bytes.
 const RULES_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the rules of the user, and those of the project if the user trusts it.
+/// Reads the user's rules, and the project's if the user trusts it.
 ///
-/// A bad file is found here, before a model is asked.
+/// An invalid file is an error here, before anything is sent to a model.
 pub fn rules(host: &HostEnv, config: &Config, ignore: bool) -> Result<Vec<PrefixRule>, Error> {
     if ignore {
         return Ok(Vec::new());
@@ -70,9 +72,9 @@ pub fn rules(host: &HostEnv, config: &Config, ignore: bool) -> Result<Vec<Prefix
     Ok(rules)
 }
 
-/// Returns when a person would be asked, as the configuration has it.
+/// Returns the configured approval policy; the default is never to ask.
 ///
-/// `exec` has nobody to ask, whatever this says.
+/// `exec` never asks, whatever the policy.
 pub fn approval(config: &Config) -> ApprovalPolicy {
     match config.approval_policy {
         Some(config::ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
@@ -85,7 +87,7 @@ pub fn approval(config: &Config) -> ApprovalPolicy {
     }
 }
 
-/// Makes the profile that the flags and the configuration ask for.
+/// Builds the sandbox profile from flags and configuration.
 pub fn profile(
     host: &HostEnv,
     config: &Config,
@@ -110,7 +112,7 @@ pub fn profile(
     if !workspace.exclude_slash_tmp {
         temporary_roots.extend(resolve(Path::new("/tmp")).ok());
     }
-    // A root of the configuration may not exist on every machine; then nothing is written there.
+    // A configured root may not exist on this machine, and is then skipped.
     for path in &workspace.writable_roots {
         let known = writable_roots.iter().chain(&temporary_roots);
         let root = settled(&host.directory.join(path), known);
@@ -122,26 +124,26 @@ pub fn profile(
         let root = tmpdir.and_then(|path| settled(&host.directory.join(path), known));
         temporary_roots.extend(root);
     }
-    // The setting is one of workspace-write, as its table is called.
+    // The setting belongs to workspace-write, like its table.
     let network = match mode {
         SandboxMode::DangerFullAccess => true,
         SandboxMode::WorkspaceWrite => workspace.network_access,
         SandboxMode::ReadOnly => false,
     };
-    // Our settings and rules decide what happens outside of the sandbox.
-    // They are found by a path; so that must stay what it is, and not only what it leads to.
+    // Our settings and rules decide what runs outside the sandbox. They are found by path, so the path itself
+    // must be protected too, not only the directory it leads to.
     let home = host.directory.join(&host.home);
     let mut protected = vec![real(&home), home];
     if mode == SandboxMode::WorkspaceWrite {
-        // Repositories that are there before the model begins are the user's.
+        // Repositories that already exist belong to the user.
         protected.extend(writable_roots.iter().flat_map(|root| sandbox::protected_below(root)));
     }
     Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
 }
 
-/// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
+/// Finds a sandbox for the mode, or none for full access.
 ///
-/// The level is the best that works here, unless one is asked for.
+/// Uses the requested level, or otherwise the best one that works on this machine.
 pub fn find_sandbox(
     host: &HostEnv,
     config: &Config,
@@ -172,11 +174,11 @@ pub fn find_sandbox(
     })
 }
 
-/// The directory of our home where those who build sandboxes lock what they share.
+/// Folder of the home for the locks that supervisors share.
 const SANDBOX_LOCKS: &str = "sandbox-locks";
 
-/// Returns the directories of our home that have locks in them: whoever can read a file can lock it, and
-/// every other heddle would wait. What is not there is made, so that it can be hidden.
+/// Returns the directories of the home that contain locks. They are hidden from commands, because a command
+/// that can read a lock file can lock it and block every heddle. Missing ones are created, so that they can be hidden.
 fn hidden(home: &Path) -> Vec<PathBuf> {
     let home = real(home);
     let models = home.join("models");
@@ -185,7 +187,7 @@ fn hidden(home: &Path) -> Vec<PathBuf> {
         .map(|name| home.join(name));
     let folders = folders.into_iter().chain(locks);
     let made = folders.filter_map(|folder| {
-        // Where nothing can be made, nobody can take a lock either.
+        // If it cannot be created, a command cannot create a lock there either.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         let kind = folder.symlink_metadata().ok()?.file_type();
         if kind.is_dir() { Some(folder) } else { folder.canonicalize().ok() }
@@ -193,7 +195,7 @@ fn hidden(home: &Path) -> Vec<PathBuf> {
     made.collect()
 }
 
-/// Returns how much a command may use.
+/// Returns the resource limits of commands.
 fn limits(config: &Config) -> Limits {
     let (usual, set) = (Limits::generous(), config.command_limits);
     let bound = |set: Option<u64>, usual| match set {
@@ -208,17 +210,17 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Makes the environment that commands begin with: ours, filtered.
+/// Returns the environment of commands: ours, filtered.
 pub fn command_env(host: &HostEnv, config: &Config) -> Vec<(String, String)> {
     environment_policy(config).apply(host.env.clone())
 }
 
-/// Names of the variables that the user has set for commands.
+/// Returns the names of the variables that the configuration sets for commands.
 pub fn env_set(config: &Config) -> Vec<String> {
     config.shell_environment_policy.set.keys().cloned().collect()
 }
 
-/// Says which variables commands get to see.
+/// Returns the policy that decides which environment variables commands get.
 pub fn environment_policy(config: &Config) -> EnvironmentPolicy {
     let settings = &config.shell_environment_policy;
     EnvironmentPolicy {
@@ -228,29 +230,29 @@ pub fn environment_policy(config: &Config) -> EnvironmentPolicy {
             config::Inherit::None => Inherit::None,
         },
         keep_secrets: settings.ignore_default_excludes,
-        // The keys of the provider in use are for us, whatever they are called.
+        // The selected provider's API keys are not for commands, whatever their names.
         exclude: settings.exclude.iter().cloned().chain(provider::variables(config)).collect(),
         set: settings.set.clone().into_iter().collect(),
         include_only: settings.include_only.clone(),
     }
 }
 
-/// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
+/// Finds on disk what decides which program a command would run, if a rule could take it out of the sandbox.
 pub fn scene(host: &HostEnv, config: &Config, policy: &Policy, request: &CommandRequest) -> Scene {
     let names = policy.programs(request);
     let env = command_env(host, config);
     sandbox::scene(names, &request.cwd, &host.directory, &env, &policy.profile)
 }
 
-/// Resolves a root that was named beforehand, unless a command of a model could have chosen what the
-/// name stands for: that is so if it leads through a link inside of another root.
+/// Resolves a configured root, unless a model's command could have redirected it: it could if the path leads
+/// through a symbolic link inside another root.
 fn settled<'a>(path: &Path, mut roots: impl Iterator<Item = &'a PathBuf>) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
     let chosen = real != path && roots.any(|root| path.starts_with(root));
     (!chosen).then_some(real)
 }
 
-/// Follows every link of a path whose last parts need not exist.
+/// Resolves all symbolic links of a path whose last components need not exist.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),

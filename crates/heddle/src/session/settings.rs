@@ -1,4 +1,4 @@
-//! Settings: config.toml and what a caller says over it.
+//! Settings: config.toml, and the caller's overrides of it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,39 +11,39 @@ use crate::error::Error;
 use crate::session::host::HostEnv;
 use crate::session::local;
 
-/// What a caller says about settings. It goes over what config.toml says.
+/// The caller's overrides of config.toml.
 #[derive(Clone, Debug, Default)]
 pub struct Preferences {
-    /// A profile of config.toml.
+    /// Name of a profile in config.toml, or of a file NAME.config.toml.
     pub profile: Option<String>,
-    /// Single settings as `key=value`, the value in TOML.
+    /// Single settings as `key=value`, with a TOML value.
     pub overrides: Vec<String>,
-    /// The model to use.
+    /// Name of the model.
     pub model: Option<String>,
-    /// Whether a model on this machine is used, whatever provider config.toml names.
+    /// Whether to use a local model, whatever provider config.toml selects.
     pub local_model: bool,
-    /// Whether a setting that is not known is an error instead of a warning.
+    /// Whether an unknown setting is an error instead of a warning.
     pub strict: bool,
-    /// Whether config.toml is not read.
+    /// Whether to ignore config.toml.
     pub ignore_file: bool,
-    /// What commands may do.
+    /// What commands and patches may do.
     pub sandbox: Option<SandboxMode>,
-    /// Further directories that commands may write to in `workspace-write`.
+    /// Additional directories that commands may write to in `workspace-write`.
     pub writable_dirs: Vec<PathBuf>,
 }
 
-/// Settings that were read and hold.
+/// The settings in effect.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What config.toml and the preferences come to.
+    /// config.toml with the preferences applied.
     pub config: Config,
-    /// Settings that are not known, or have no effect.
+    /// Warnings about settings that are unknown or have no effect.
     pub warnings: Vec<String>,
-    /// What the caller said.
+    /// The caller's overrides, as given.
     pub preferences: Preferences,
 }
 
-/// Reads config.toml and puts the preferences over it.
+/// Reads config.toml and applies the preferences.
 pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error> {
     let overrides = preferences
         .overrides
@@ -76,7 +76,7 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     }
     if preferences.local_model {
         config.model_provider = Some(local::PROVIDER.to_owned());
-        // The model of the configuration is that of its provider, unless there is one of that name here.
+        // The configured model belongs to the configured provider, unless a local model has the same name.
         let models = local::models(&host.home, &host.env);
         let overridden = overrides.iter().any(|option| option.keys().eq(["model"]));
         if preferences.model.is_none() && !overridden {
@@ -94,9 +94,9 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     let mut unused = Vec::new();
     for warning in &warnings {
         match warning {
-            // A profile may live in a file of its own.
+            // A profile may be a file of its own.
             config::Warning::UnknownProfile { .. } if profile_file => {}
-            // The reference goes on without it, and so do we.
+            // The reference continues without it, and so do we.
             config::Warning::UnknownProfile { name, known } => {
                 let known = known.iter().cloned().chain(profile_files(&host.home)).collect();
                 let text = no_profile(warning, name, known);
@@ -112,7 +112,7 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     Ok(Settings { config, warnings: unused, preferences })
 }
 
-/// Returns the profiles that have a file of their own.
+/// Returns the names of profiles that are files of their own.
 fn profile_files(home: &Path) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
     entries.take(PROFILE_FILES_MAX).filter_map(|entry| {
@@ -121,7 +121,7 @@ fn profile_files(home: &Path) -> impl Iterator<Item = String> {
     })
 }
 
-/// Says that there is no such profile, and which there are.
+/// Builds the message that a profile does not exist, with the names of existing ones.
 fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) -> String {
     let nearest = config::nearest_name(name, known.iter().map(String::as_str));
     let nearest = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
@@ -134,12 +134,12 @@ fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) ->
     }
 }
 
-/// Files of a home that are looked at for the names of profiles.
+/// Maximum number of files in the home that are searched for profiles.
 const PROFILE_FILES_MAX: usize = 10_000;
-/// Profiles that a message names.
+/// Maximum number of profiles named in a message.
 const PROFILES_SHOWN_MAX: usize = 20;
 
-/// Bytes that a file of settings may have.
+/// Longest settings file, in bytes.
 const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 fn layer(path: &Path) -> Result<Option<Layer>, Error> {

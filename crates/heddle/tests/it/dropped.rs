@@ -1,4 +1,4 @@
-//! A host that lets go of a turn at any point: nothing is lost, nothing runs twice, and the thread goes on.
+//! A host may drop a turn at any point: nothing is lost, nothing runs twice, and the thread can continue.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use testkit::Strict;
 
 use crate::scripted::{Lab, call, message};
 
-/// Polls a turn so many times and drops it, then goes on, in the same thread and from the disk.
+/// Polls a turn a number of times and drops it, then continues in the same thread and after resuming it.
 fn check(polls: usize, answers: Vec<Vec<Value>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let lab = Lab::new();
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// A caller's time-out is a drop.
+/// A caller's timeout drops the turn.
 #[tokio::test]
 async fn a_timeout_leaves_a_thread_that_works() {
     let lab = Lab::new();
@@ -132,7 +132,7 @@ async fn one_turn_at_a_time() {
     assert_eq!(lab.requests.lock().unwrap().len(), 2);
 }
 
-/// A thread that is dropped leaves no command behind, closed or not.
+/// Dropping a thread kills its commands, whether it was closed or not.
 #[tokio::test]
 async fn a_thread_leaves_nothing_running() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! The library from the outside: what a host program can do with it, and what it may do to it.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! The library as a host program uses it, and misuses it.
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod dropped;
 mod examples;

@@ -1,4 +1,4 @@
-//! A model inside the process: it answers from a script, and gives up its place before each event.
+//! A model in the process that answers from a script and yields to the executor before each event.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use heddle::{Builder, Heddle, SandboxMode, ThreadSpec, Usage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A home, a directory to work in, and what was asked of the model.
+/// A home, a working directory, and the requests that the model got.
 pub(crate) struct Lab {
     pub(crate) root: TempDir,
     pub(crate) heddle: Heddle,
@@ -31,7 +31,7 @@ impl Lab {
         Self { root, heddle, requests: Arc::default(), runs: Arc::default() }
     }
 
-    /// Another process would begin like this.
+    /// Creates a [`Heddle`] as another process would.
     pub(crate) fn another(&self) -> Heddle {
         builder(&self.root).build().unwrap()
     }
@@ -40,12 +40,12 @@ impl Lab {
         builder(&self.root)
     }
 
-    /// A thread whose model plays answers, each a list of items; after the last it always says `done`.
+    /// Starts a thread whose model gives these answers, each a list of items, and `done` after the last one.
     pub(crate) fn spec(&self, spec: ThreadSpec, answers: Vec<Vec<Value>>) -> ThreadSpec {
         self.spec_with(spec, answers, Duration::ZERO)
     }
 
-    /// The same, with a tool that takes its time.
+    /// Does the same, with a slow tool.
     pub(crate) fn spec_with(
         &self,
         spec: ThreadSpec,
@@ -115,7 +115,7 @@ fn known(item: &Value) -> ResponseItem {
     serde_json::from_value(item.clone()).unwrap()
 }
 
-/// Lets whoever polls have a look, once.
+/// Yields to the executor once.
 pub(crate) async fn breathe() {
     let mut waited = false;
     std::future::poll_fn(|context| {
@@ -128,7 +128,7 @@ pub(crate) async fn breathe() {
     .await;
 }
 
-/// A tool that notes that it ran.
+/// A tool that records that it ran.
 pub(crate) struct Step {
     pub(crate) runs: Arc<Mutex<Vec<String>>>,
     pub(crate) tick: Duration,

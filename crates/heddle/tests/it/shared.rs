@@ -1,4 +1,4 @@
-//! Several threads of one host, and several hosts of one thread.
+//! Several threads in one host, and several hosts that open the same thread.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn threads_that_are_not_there() {
     assert!(matches!(error, Err(Error::NoRuntime)), "{error:?}");
 }
 
-/// A host that forgot the line in `main` is told so, and is not started a second time.
+/// A host without the line in `main` gets an error that says so, and is not started a second time.
 #[tokio::test]
 async fn without_the_helper_there_is_no_sandbox() {
     let lab = Lab::new();

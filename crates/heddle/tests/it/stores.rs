@@ -1,4 +1,4 @@
-//! Stores that the host program brings: they keep threads as files do, and when they fail, nothing is lost or run twice.
+//! Stores of the host program: they store threads as files do, and if they fail, nothing is lost or run twice.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +16,20 @@ use log::Record;
 
 use crate::scripted::{Lab, breathe, call, message};
 
-/// What a log does with its calls, counted from 1, appends and syncs together.
+/// How a log misbehaves. Its appends and syncs are counted together, from 1.
 #[derive(Clone, Copy, Debug)]
 enum Behaviour {
-    /// Takes its time, and gives up its place that often.
+    /// Yields this many times in every call.
     Slow(usize),
-    /// Fails from a call on.
+    /// Fails from this call on.
     Fails(usize),
-    /// Never answers from a call on.
+    /// Never returns from this call on.
     Hangs(usize),
-    /// Says that it wrote, and does not, from a call on.
+    /// Reports success without writing, from this call on.
     Lies(usize),
 }
 
-/// A store in memory that behaves.
+/// A store in memory whose logs misbehave as told.
 #[derive(Debug)]
 struct Odd {
     inner: MemoryStore,
@@ -166,7 +166,7 @@ fn answers() -> Vec<Vec<serde_json::Value>> {
     vec![vec![message("I will"), call("a"), call("b")], vec![call("c")]]
 }
 
-/// The texts that a thread's log has of a kind.
+/// Returns the texts of one kind in a thread's log.
 async fn kept(heddle: &Heddle, id: ThreadId) -> Vec<String> {
     let threads = heddle.threads();
     let read = threads.read(id, Vec::new(), |lines, line| {
@@ -175,7 +175,7 @@ async fn kept(heddle: &Heddle, id: ThreadId) -> Vec<String> {
     read.await.unwrap()
 }
 
-/// A turn through a store that takes its time is the turn that it is through files.
+/// A turn with a slow store is the same as with files.
 #[tokio::test]
 async fn a_slow_store_keeps_everything() {
     for breaths in [0, 1, 7] {
@@ -208,8 +208,8 @@ async fn a_slow_store_keeps_everything() {
     }
 }
 
-/// Wherever the store fails, the turn does, with an error that says so; what was shown as completed is kept; no call runs
-/// that is not in the log; and the thread goes on from what is there.
+/// If the store fails, the turn fails with an error that says so; everything shown as completed is stored; no call runs
+/// that is not in the log; and the thread can be resumed.
 #[tokio::test]
 async fn a_store_that_fails_or_lies_at_any_call() {
     for from in 1..40 {
@@ -219,7 +219,7 @@ async fn a_store_that_fails_or_lies_at_any_call() {
     }
 }
 
-/// A store that does not answer is given up on, in time.
+/// A turn does not wait forever for a store that hangs.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_at_any_call() {
     for from in 1..24 {
@@ -273,7 +273,7 @@ async fn check_failing(behaviour: Behaviour) {
     }
 }
 
-/// An interruption while the store is slow: what waited for it is not begun.
+/// After an interruption, whatever waited for a slow store is not started.
 #[tokio::test]
 async fn interrupted_while_it_writes() {
     for polls in 0..80 {
@@ -304,7 +304,7 @@ async fn interrupted_while_it_writes() {
     }
 }
 
-/// A thread that is not kept can be forked and read while it is open, and is gone afterwards.
+/// An ephemeral thread can be forked and read while it is open, and is gone afterwards.
 #[tokio::test]
 async fn ephemeral_threads() {
     let lab = Lab::new();

@@ -1,4 +1,5 @@
-//! Tools of the host program: what is checked, asked, bounded and shown.
+//! Tools of the host program: their arguments are checked, approval is requested, time and output are limited, and calls
+//! are shown.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::scripted::{Lab, message};
 
-/// Answers with the word that it is given, or misbehaves.
+/// Returns its argument, or misbehaves.
 struct Word(ToolSpec);
 
 #[derive(Deserialize)]
@@ -66,7 +67,7 @@ fn call(arguments: &str) -> Value {
     json!({"type": "function_call", "name": "word", "call_id": "w", "arguments": arguments})
 }
 
-/// Runs a turn with one call; returns what the model reads, and how the item ended.
+/// Runs a turn with one call; returns the output for the model and the final status of the item.
 async fn play(lab: &Lab, spec: ThreadSpec, arguments: &str) -> (String, Option<Status>) {
     let answers = vec![vec![call(arguments)], vec![message("ok")]];
     let thread: Thread = lab.heddle.start(lab.spec(spec, answers)).await.unwrap();

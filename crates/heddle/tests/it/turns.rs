@@ -1,4 +1,4 @@
-//! What a turn gives: events, a result, an answer that follows a schema; and what can be done to it.
+//! Turns: their events, results and structured answers, and how they are steered and interrupted.
 
 use futures_util::StreamExt as _;
 use heddle::events::{DeltaPart, Event, ItemBody};
@@ -97,7 +97,7 @@ async fn steering_and_interrupting() {
     assert!(matches!(turn.result(), Err(TurnError::Interrupted { .. })));
 }
 
-/// Whoever watches a command sees what it prints while it runs, and the whole at its end.
+/// The output of a command is reported while it runs, and in full at its end.
 #[tokio::test]
 async fn output_of_a_running_command() {
     let lab = Lab::new();
@@ -126,7 +126,7 @@ async fn output_of_a_running_command() {
     assert_eq!(whole.as_deref(), Some("one\ntwo\n"));
 }
 
-/// Events, the result and the log agree about the time, which a host can set.
+/// Events, result and log contain the same times, from a clock that the host can replace.
 #[tokio::test]
 async fn times_come_from_the_clock() {
     const START_MS: u64 = 1_700_000_000_000;
