@@ -1,4 +1,4 @@
-//! What every thread store must do, as cases that can be run against one.
+//! Test cases that every implementation of [`Store`] must pass.
 //!
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -7,7 +7,7 @@
 //! use store::{MemoryStore, conformance};
 //!
 //! for case in conformance::CASES {
-//!     // An empty store for each.
+//!     // Each case needs an empty store.
 //!     case.run(Arc::new(MemoryStore::default())).await.unwrap();
 //! }
 //! # });
@@ -28,21 +28,21 @@ use crate::manage::ManageError;
 use crate::store::{NewThread, OpenError, StoreError};
 use crate::thread_store::{Store, ThreadLog};
 
-/// One thing that a store must do.
+/// A test case for stores.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its name.
+    /// Describes the expected behavior.
     pub name: &'static str,
     run: fn(Arc<dyn Store>) -> Running,
 }
 
-/// A store does not do what it must.
+/// The result of a failed case.
 #[derive(Debug, thiserror::Error)]
 #[error("{case}: {what}")]
 pub struct Violation {
-    /// The case.
+    /// Name of the case that failed.
     pub case: &'static str,
-    /// What was expected, and what came.
+    /// The expected and the actual behavior.
     pub what: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// Runs it against a store without threads.
+    /// Runs the case with a store that must be empty.
     pub async fn run(self, store: Arc<dyn Store>) -> Result<(), Violation> {
         (self.run)(store).await.map_err(|what| Violation { case: self.name, what })
     }
@@ -68,13 +68,13 @@ macro_rules! cases {
     };
 }
 
-/// Every case.
+/// All cases.
 pub const CASES: &[Case] = cases![
-    a_thread_is_there_with_its_first_append,
+    a_thread_exists_after_its_first_append,
     lines_are_kept_in_order,
     appends_need_not_be_waited_for,
     every_text_comes_back,
-    a_thread_goes_on_after_it_was_closed,
+    a_closed_thread_can_be_continued,
     one_writer_at_a_time,
     two_threads_of_one_id,
     forks_begin_with_the_lines_of_another,
@@ -82,7 +82,7 @@ pub const CASES: &[Case] = cases![
     forks_of_forks,
     the_archive,
     deleted_threads_are_gone,
-    what_is_forked_can_be_deleted_or_not,
+    deleting_a_forked_thread,
     unknown_threads,
     names,
     lists_and_pages,
@@ -90,7 +90,7 @@ pub const CASES: &[Case] = cases![
     the_last_thread,
 ];
 
-async fn a_thread_is_there_with_its_first_append(store: Arc<dyn Store>) -> Checked {
+async fn a_thread_exists_after_its_first_append(store: Arc<dyn Store>) -> Checked {
     let mut log = store.create(new_thread(1)).await.map_err(told)?;
     equal("before the first append", store.find(id(1)).await.map_err(told)?, None)?;
     is_not_found("a read before the first append", store.read(id(1), &mut |_| {}).await)?;
@@ -123,7 +123,7 @@ async fn appends_need_not_be_waited_for(store: Arc<dyn Store>) -> Checked {
     drop(log.append(vec![message("d")]));
     waited.await.map_err(told)?;
     drop(log);
-    // The writer lets go once everything is written.
+    // The thread is released once everything is written.
     drop(reopen(&*store, 1).await?);
     equal("the lines", read(&*store, 1).await?, "[1] a b c d")
 }
@@ -141,7 +141,7 @@ async fn every_text_comes_back(store: Arc<dyn Store>) -> Checked {
     }
 }
 
-async fn a_thread_goes_on_after_it_was_closed(store: Arc<dyn Store>) -> Checked {
+async fn a_closed_thread_can_be_continued(store: Arc<dyn Store>) -> Checked {
     drop(begin(&*store, 1, "a b").await?);
     let mut lines = Vec::new();
     let opened = reopen_with(&*store, 1, &mut |line| lines.push(show(line))).await;
@@ -262,7 +262,7 @@ async fn deleted_threads_are_gone(store: Arc<dyn Store>) -> Checked {
     }
 }
 
-async fn what_is_forked_can_be_deleted_or_not(store: Arc<dyn Store>) -> Checked {
+async fn deleting_a_forked_thread(store: Arc<dyn Store>) -> Checked {
     drop(begin(&*store, 1, "a").await?);
     drop(fork(&*store, 1, 2, None, "b").await?);
     drop(reopen(&*store, 1).await?);
@@ -390,7 +390,7 @@ async fn the_last_thread(store: Arc<dyn Store>) -> Checked {
     equal("of all", store.last(None).await.map_err(told)?, Some(id(1)))
 }
 
-/// Lets the clock of log lines go on.
+/// Waits until the next timestamp of log lines differs.
 fn tick() {
     let before = jiff::Timestamp::now().as_millisecond();
     while jiff::Timestamp::now().as_millisecond() == before {
@@ -420,7 +420,7 @@ fn new_thread(number: u8) -> NewThread {
     NewThread { id: id(number), meta }
 }
 
-/// What a user says, in the form that logs have.
+/// Returns the log record of a user message.
 fn message(text: &str) -> Record {
     let content = json!([{"type": "input_text", "text": text}]);
     let item = json!({"type": "message", "role": "user", "content": content});
@@ -451,7 +451,7 @@ async fn reopen(store: &dyn Store, number: u8) -> Checked<Box<dyn ThreadLog>> {
     reopen_with(store, number, &mut |_| {}).await
 }
 
-/// Opens a thread whose writer was just dropped; it may take a moment to let go.
+/// Opens a thread whose log was just dropped; its release may take a moment.
 async fn reopen_with(
     store: &dyn Store,
     number: u8,
@@ -470,10 +470,10 @@ async fn reopen_with(
     }
 }
 
-/// How long a writer may take to let go of a thread.
+/// Limit for the release of a thread.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(10);
 
-/// Reads a thread as its texts, with the numbers of heads in brackets.
+/// Formats the lines of a thread: texts, and the numbers of heads in brackets.
 async fn read(store: &dyn Store, number: u8) -> Checked<String> {
     let mut lines = Vec::new();
     store.read(id(number), &mut |line| lines.push(show(line))).await.map_err(told)?;
@@ -496,7 +496,7 @@ fn text(line: &Line<'_>) -> Option<String> {
     value["content"][0]["text"].as_str().map(str::to_owned)
 }
 
-/// Lists threads by their numbers, the newest first.
+/// Returns the numbers of the listed threads, newest first.
 async fn listed(store: &dyn Store, filter: Filter) -> Checked<String> {
     let list = List { filter, limit: 100, ..List::newest(None) };
     let page = store.list(list).await.map_err(told)?;

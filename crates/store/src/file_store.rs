@@ -1,4 +1,4 @@
-//! The file store behind the traits. Everything happens on the thread that polls, but for syncs.
+//! Implements the store traits for files. Everything runs on the polling thread, except syncs.
 
 use std::future::ready;
 use std::io;
@@ -43,7 +43,7 @@ impl ThreadStore for FileStore {
     fn find(&self, id: ThreadId) -> StoreFuture<'_, Option<Found>> {
         Box::pin(async move {
             let Some(files) = self.files(id)? else { return Ok(None) };
-            // A name is a comfort; the thread is there without it.
+            // The name is optional, so the thread is found even if names cannot be read.
             let name = self.names().unwrap_or_default().remove(&id);
             Ok(Some(Found { path: Some(files.path), archived: files.archived, name }))
         })
@@ -71,7 +71,7 @@ fn opened((log, report): (FileLog, ReadReport)) -> Opened {
 }
 
 impl ThreadLog for FileLog {
-    // A write to the page cache is quicker than handing it to another thread.
+    // Writing to the page cache is faster than handing the lines to another thread.
     fn append(&mut self, records: Vec<Record>) -> LogFuture {
         Box::pin(ready(Self::append(self, &records)))
     }

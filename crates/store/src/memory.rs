@@ -1,4 +1,4 @@
-//! Threads that are kept in memory: for tests, and for threads that are not to be kept.
+//! A thread store in memory, for tests and for ephemeral threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::thread_store::{
     Catalog, LineSink, LogFuture, Opened, StoreFuture, ThreadLog, ThreadStore,
 };
 
-/// Keeps threads in memory. Clones share them.
+/// Stores threads in memory. Clones share the same threads.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Shared>>,
@@ -31,32 +31,32 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Shared {
     threads: BTreeMap<ThreadId, MemoryThread>,
-    /// Built at the first list or search.
+    /// Created by the first list or search.
     index: Option<MemoryIndex>,
     lifetime: Lifetime,
 }
 
-/// How long threads are kept.
+/// When threads are forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Lifetime {
-    /// Until they are deleted.
+    /// When they are deleted.
     #[default]
     UntilDeleted,
-    /// While they are open.
+    /// When their log is dropped.
     WhileOpen,
 }
 
 #[derive(Clone, Default)]
 struct MemoryThread {
-    /// Lines as they would be in a file.
+    /// The lines, encoded as in a file.
     lines: Vec<Arc<[u8]>>,
-    /// How many of them it got from the thread that it was forked from.
+    /// Number of lines copied from the thread it was forked from.
     inherited: usize,
     bytes: u64,
     next: u64,
     archived: bool,
     name: Option<String>,
-    /// Whether a writer has it open.
+    /// Whether it is open for writing.
     held: bool,
 }
 
@@ -71,23 +71,23 @@ impl fmt::Debug for MemoryThread {
 struct MemoryLog {
     shared: Arc<Mutex<Shared>>,
     id: ThreadId,
-    /// What the thread begins with; none once it is there for others.
+    /// Initial lines and head of a new thread; none once the thread is visible in the store.
     pending: Option<Box<(MemoryThread, SessionMeta)>>,
 }
 
 impl MemoryStore {
-    /// Makes a store that forgets a thread when its log is dropped.
+    /// Creates a store that forgets a thread when its log is dropped.
     pub fn while_open() -> Self {
         let shared = Shared { lifetime: Lifetime::WhileOpen, ..Shared::default() };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Tells whether a thread is here.
+    /// Returns whether the store contains a thread.
     pub fn has(&self, id: ThreadId) -> bool {
         self.lock().threads.contains_key(&id)
     }
 
-    /// Takes over a thread of another store, which keeps it as it is.
+    /// Adds a copy of a thread of another store, and opens it. The original is not changed.
     pub fn adopt(&self, id: ThreadId, lines: CopiedLines) -> Result<Box<dyn ThreadLog>, OpenError> {
         let mut shared = self.lock();
         if shared.threads.contains_key(&id) {
@@ -97,7 +97,7 @@ impl MemoryStore {
         Ok(Box::new(MemoryLog { shared: Arc::clone(&self.shared), id, pending: None }))
     }
 
-    /// Makes a thread that begins with the lines of another, which another store may keep.
+    /// Creates a fork from the copied lines of a thread, which may be in another store.
     pub fn fork_lines(
         &self,
         id: ThreadId,
@@ -123,7 +123,7 @@ impl MemoryStore {
     }
 
     fn read_into(&self, id: ThreadId, sink: LineSink<'_>) -> Result<ReadReport, StoreError> {
-        // The lines are shared, so that whoever writes need not wait for a slow reader.
+        // Lines are reference-counted, so that writers do not wait for a slow reader.
         let lines = self.lock().thread(id)?.lines.clone();
         let mut report = ReadReport::default();
         for line in &lines {
@@ -136,7 +136,7 @@ impl MemoryStore {
         Ok(report)
     }
 
-    /// Changes a thread without a writer.
+    /// Changes a thread, unless it is open for writing.
     fn manage(&self, id: ThreadId, change: impl FnOnce(&mut Shared)) -> Result<(), ManageError> {
         let mut shared = self.lock();
         if shared.thread(id)?.held {
@@ -173,23 +173,23 @@ impl Shared {
     }
 }
 
-/// Who has a thread of ours open: no other program can.
+/// Holder of an open thread, in errors. It can only be this program.
 const HOLDER: &str = "another part of this program";
 
 fn held(id: ThreadId) -> OpenError {
     OpenError::Held { id, holder: HOLDER.to_owned() }
 }
 
-/// Lines of a thread that are copied into memory.
+/// The lines of a thread, copied into memory.
 #[derive(Debug, Default)]
 pub struct CopiedLines {
     thread: MemoryThread,
-    /// The base instructions of the last head that has some.
+    /// Base instructions of the last head that contains any.
     instructions: Option<BaseInstructions>,
 }
 
 impl CopiedLines {
-    /// Takes the next line.
+    /// Copies the next line.
     pub fn line(&mut self, line: &Line<'_>) {
         let mut bytes = Vec::new();
         copy(line, &mut bytes);
@@ -401,7 +401,7 @@ impl Catalog for MemoryStore {
     }
 }
 
-/// Nothing that is done under this lock can leave it half done.
+/// Ignores poisoning: nothing done under this lock can panic half-way.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! The traits of a thread store: what a runtime asks of the place that keeps its threads.
+//! The traits that a thread store implements, so that threads can be stored elsewhere than in files.
 //!
-//! [`FileStore`](crate::FileStore) and [`MemoryStore`](crate::MemoryStore) implement them; [`conformance`](crate::conformance)
-//! tells whether another one does.
+//! [`FileStore`](crate::FileStore) and [`MemoryStore`](crate::MemoryStore) implement them; the cases in
+//! [`conformance`](crate::conformance) test other implementations.
 //!
-//! A store may block the thread that polls it. Callers poll it where blocking is fine; only a [`ThreadLog`] is polled
-//! on the thread of a turn.
+//! A store may block while it is polled, so callers poll it on a thread for blocking work. A [`ThreadLog`] must not
+//! block for long, as it is polled on the thread that runs turns.
 
 use std::fmt;
 use std::future::Future;
@@ -20,36 +20,36 @@ use crate::manage::ManageError;
 use crate::read::ReadReport;
 use crate::store::{Found, NewThread, OpenError, StoreError};
 
-/// The answer of a store.
+/// The pending result of a store operation.
 pub type StoreFuture<'a, T, E = StoreError> =
     Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// The answer of a log. It may outlive the log, and dropping it takes nothing back.
+/// The pending result of a log operation. It may outlive the log; dropping it does not cancel the operation.
 pub type LogFuture = Pin<Box<dyn Future<Output = Result<(), WriteError>> + Send>>;
 
-/// Is given the lines of a thread, in order.
+/// Receives the lines of a thread, in order.
 pub type LineSink<'a> = &'a mut (dyn FnMut(&Line<'_>) + Send);
 
-/// A log that was opened, and what reading it came upon.
+/// An open log, and a report of reading it.
 pub type Opened = (Box<dyn ThreadLog>, ReadReport);
 
-/// Keeps threads.
+/// Stores threads.
 ///
-/// A thread has one writer at a time: while one has it open, [`open`](Self::open), [`archive`](Self::archive),
-/// [`unarchive`](Self::unarchive) and [`delete`](Self::delete) fail with `Held`. Readers and forks need not wait.
+/// A thread has one writer at a time: while it is open for writing, [`open`](Self::open), [`archive`](Self::archive),
+/// [`unarchive`](Self::unarchive) and [`delete`](Self::delete) fail with `Held`. Reading and forking are always possible.
 pub trait ThreadStore: fmt::Debug + Send + Sync {
-    /// Makes a thread. It exists for others once something was appended, be it no lines at all.
+    /// Creates a thread. It becomes visible to other operations with the first append, even an empty one.
     fn create(&self, new: NewThread) -> StoreFuture<'_, Box<dyn ThreadLog>, OpenError>;
 
-    /// Opens a thread for writing. Gives every line to `sink`.
+    /// Opens a thread for writing, and passes every line to `sink`.
     fn open<'a>(&'a self, id: ThreadId, sink: LineSink<'a>) -> StoreFuture<'a, Opened, OpenError>;
 
-    /// Reads a thread, with what it was forked from, and gives every line to `sink`. The last head among them is the
-    /// thread's own.
+    /// Reads a thread, including the lines it was forked from, and passes every line to `sink`. The last head among them
+    /// is the thread's own.
     fn read<'a>(&'a self, id: ThreadId, sink: LineSink<'a>) -> StoreFuture<'a, ReadReport>;
 
-    /// Makes a thread that begins with the lines of another, or those before an ordinal. Gives these to `sink`. Base
-    /// instructions that the new head lacks are those of the other thread.
+    /// Creates a thread that begins with the lines of another one, or only those before an ordinal, and passes these to
+    /// `sink`. If the new head has no base instructions, it gets those of the other thread.
     fn fork<'a>(
         &'a self,
         id: ThreadId,
@@ -58,59 +58,59 @@ pub trait ThreadStore: fmt::Debug + Send + Sync {
         sink: LineSink<'a>,
     ) -> StoreFuture<'a, Opened, OpenError>;
 
-    /// Looks for a thread.
+    /// Finds a thread by its id.
     fn find(&self, id: ThreadId) -> StoreFuture<'_, Option<Found>>;
 
-    /// Puts a thread into the archive. Does nothing if it is there.
+    /// Moves a thread to the archive. Does nothing if it is already there.
     fn archive(&self, id: ThreadId) -> StoreFuture<'_, (), ManageError>;
 
-    /// Takes a thread back from the archive. Does nothing if it is not there.
+    /// Moves a thread out of the archive. Does nothing if it is not there.
     fn unarchive(&self, id: ThreadId) -> StoreFuture<'_, (), ManageError>;
 
-    /// Deletes a thread for good. A store whose forks share lines with it may refuse while there are any.
+    /// Deletes a thread permanently. A store in which forks share lines with their source may refuse while it has forks.
     fn delete(&self, id: ThreadId) -> StoreFuture<'_, (), ManageError>;
 
-    /// Gives a thread a name that it can be found by.
+    /// Names a thread, so that it can be found by the name.
     fn set_name<'a>(&'a self, id: ThreadId, name: &'a str) -> StoreFuture<'a, ()>;
 }
 
-/// The log of a thread, open for writing. Dropping it lets the next writer in, once what was appended is written.
+/// The log of a thread, open for writing. Dropping it releases the thread once everything appended is written.
 pub trait ThreadLog: fmt::Debug + Send {
-    /// Takes lines, and returns at once. They are written after those of earlier calls, all or none; the future waits
-    /// for that. What is written outlives our process.
+    /// Queues lines and returns at once; the future completes when they are written, all or none, after those of earlier
+    /// calls. Written lines survive the end of this process.
     fn append(&mut self, records: Vec<Record>) -> LogFuture;
 
-    /// Makes everything that was appended before durable, and returns at once; the future waits for that. What is
-    /// durable outlives a power failure. After a failure nothing is appended any more.
+    /// Starts a sync and returns at once; the future completes when everything appended before would survive a power
+    /// failure. After an error nothing more can be appended.
     fn sync(&mut self) -> LogFuture;
 
-    /// Tells whether lines have no ordinals, as older programs wrote them.
+    /// Returns whether lines have no ordinals, as in logs of older programs.
     fn is_legacy(&self) -> bool {
         false
     }
 
-    /// The file that lines go into, if that is how they are kept.
+    /// Returns the path of the log, if it is a file.
     fn path(&self) -> Option<&Path> {
         None
     }
 }
 
-/// Finds threads among all that are kept.
+/// Lists and searches the threads of a store.
 pub trait Catalog: fmt::Debug + Send + Sync {
-    /// Lists threads, a page at a time.
+    /// Lists threads, one page at a time.
     fn list(&self, list: List) -> StoreFuture<'_, Page, CatalogError>;
 
-    /// Searches what users and agents said, and the commands that ran.
+    /// Searches the messages of users and agents, and commands.
     fn search(&self, search: Search) -> StoreFuture<'_, Vec<Hit>, CatalogError>;
 
-    /// Returns the one thread that an id, its first digits, or a name stands for.
+    /// Finds the one thread with this id, prefix of an id, or name.
     fn resolve<'a>(&'a self, text: &'a str) -> StoreFuture<'a, ThreadId, ResolveError>;
 
-    /// Returns the thread that was last written to, of those that work in a directory or of all.
+    /// Returns the most recently updated thread, of one working directory or of all.
     fn last<'a>(&'a self, cwd: Option<&'a str>) -> StoreFuture<'a, Option<ThreadId>, CatalogError>;
 }
 
-/// Keeps threads and finds them.
+/// A complete thread store: stores, lists and searches threads.
 pub trait Store: ThreadStore + Catalog {}
 
 impl<T: ThreadStore + Catalog> Store for T {}

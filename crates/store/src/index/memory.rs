@@ -1,4 +1,4 @@
-//! The index of threads whose lines are in memory: the same tables and the same questions.
+//! The index of threads in memory, with the same tables and queries as the one of files.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use super::query::{self, Hit, List, Page, Search};
 use super::{CatalogError, ResolveError, db, meant, sync};
 
-/// The index of threads whose lines are in memory.
+/// The index of threads in memory.
 pub(crate) struct MemoryIndex {
     db: Connection,
-    /// What was read of each thread.
+    /// The state in which each thread was last indexed.
     known: HashMap<ThreadId, Known>,
 }
 
@@ -24,12 +24,12 @@ struct Known {
     name: Option<String>,
 }
 
-/// A thread as its store has it.
+/// A thread in the store, to be indexed.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) id: ThreadId,
     pub(crate) lines: &'a [Arc<[u8]>],
-    /// How many lines it got from the thread that it was forked from.
+    /// Number of lines copied from the thread it was forked from.
     pub(crate) inherited: usize,
     pub(crate) bytes: u64,
     pub(crate) archived: bool,
@@ -47,7 +47,7 @@ impl MemoryIndex {
         Ok(Self { db: db::open_in_memory()?, known: HashMap::new() })
     }
 
-    /// Reads the threads that have changed, and forgets those that are gone.
+    /// Indexes threads that have changed, and removes those that no longer exist.
     pub(crate) fn update<'a>(
         &mut self,
         threads: impl Iterator<Item = Source<'a>>,
