@@ -1,4 +1,4 @@
-//! One file per command.
+//! The subcommands of `heddle`, one file each.
 
 pub(crate) mod app_server;
 pub(crate) mod completion;

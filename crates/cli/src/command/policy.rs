@@ -1,4 +1,4 @@
-//! `heddle policy explain`: what would be decided about a command, and why.
+//! `heddle policy explain`: shows what the policy would decide about a command, and why.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `heddle sandbox`: runs one command as a model's would be run.
+//! `heddle sandbox`: runs one command in the sandbox, as if the model had called it.
 
 mod prove;
 

@@ -1,4 +1,4 @@
-//! Commentary of the daemon's model, as `exec` shows it: the daemon's own frames, from a script.
+//! How `exec` shows commentary of a local model. A scripted endpoint sends the frames that the daemon would.
 
 use prompt::reply::{Api, Reply, Stamp};
 use prompt::request::Usage;

@@ -1,4 +1,4 @@
-//! `heddle daemon`: its life as a process. With the engine it serves a tiny model of random weights.
+//! `heddle daemon` as a process: start, serve, stop. Builds with the engine serve a tiny model with random weights.
 
 #[cfg(feature = "local")]
 mod served;

@@ -1,4 +1,4 @@
-//! `heddle sandbox -- COMMAND`, and what happens to a command when things go wrong around it.
+//! `heddle sandbox -- COMMAND`, also when the agent is killed, interrupted, or given hostile paths.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! The built binary, from the outside: what it reads, prints, sends and leaves behind.
+//! Tests of the built binary: what it reads, prints, sends and writes.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod app_server;

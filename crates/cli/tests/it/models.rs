@@ -1,4 +1,4 @@
-//! `heddle models`, and which model is used by default: everything except running one.
+//! `heddle models`, and the choice of the default model. No test here runs a model.
 
 use std::fs;
 use std::path::PathBuf;

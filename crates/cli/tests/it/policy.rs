@@ -1,4 +1,4 @@
-//! Decisions from the outside: `heddle policy explain`, and rules in a turn.
+//! Policy decisions, as `heddle policy explain` prints them and as turns enforce them.
 
 use std::fs;
 use std::process::Command;

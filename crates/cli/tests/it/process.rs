@@ -1,4 +1,4 @@
-//! The run as a process: signals, its child processes, stdin and stdout.
+//! `heddle exec` as a process: signals, its child processes, stdin and stdout.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

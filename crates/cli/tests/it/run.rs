@@ -1,4 +1,4 @@
-//! One run of the binary under observation: its output as it arrives, signals to it, and what it leaves.
+//! Runs the binary and observes it: reads output as it arrives, sends signals, and checks what is left afterwards.
 //!
 //! Nothing here depends on timing. Every wait is for a condition; if that is not met within [`LIMIT`], the
 //! test fails and shows the output so far.

@@ -1,5 +1,5 @@
-//! The published TypeScript SDK against our binary, unchanged: `tests/sdk/drive.mjs` uses it as a program
-//! would; this test checks what reached the endpoint.
+//! The published TypeScript SDK, unchanged, with our binary: `tests/sdk/drive.mjs` uses it as a program would;
+//! this test checks the requests that reach the endpoint.
 //!
 //! Node and the package are required. Without them the test says so and passes, because many developers have
 //! neither; with `HEDDLE_TEST_SDK=require` it fails.

@@ -1,5 +1,5 @@
-//! Everything that a model tries is shown: failures that look like a sandbox's, refusals, and invalid calls.
-//! The same in every output format, and after the thread is read again.
+//! Every call is shown, even if it fails: commands blocked by the sandbox, refused commands, invalid calls. Each is
+//! shown in every output format, and in the saved thread.
 
 use serde_json::{Value, json};
 use testkit::{Lab, ModelServer, script};

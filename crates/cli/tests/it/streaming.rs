@@ -1,5 +1,5 @@
-//! Streamed text, on real terminals and as JSON lines. The endpoint sends its next part only when the
-//! previous one was seen.
+//! Streamed text, on real terminals and as JSON lines. The endpoint sends the next part only after the
+//! previous one was shown.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! `heddle threads` on files on disk: lists, searches, names, moves, repairs.
+//! `heddle threads` with real files: list, search, name, archive, delete, export, import, repair.
 
 use std::fs;
 use std::io::Write as _;

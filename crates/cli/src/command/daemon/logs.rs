@@ -1,4 +1,4 @@
-//! `heddle daemon logs`.
+//! `heddle daemon logs`: prints the end of the daemon's log, and follows it if asked.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};

@@ -1,4 +1,4 @@
-//! `heddle daemon run`.
+//! `heddle daemon run`: serves a model in this process until a signal or the idle timeout.
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt as _;

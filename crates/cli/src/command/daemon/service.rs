@@ -1,4 +1,4 @@
-//! `heddle daemon install` and `uninstall`.
+//! `heddle daemon install` and `uninstall`: add and remove a systemd or launchd service.
 
 use std::ffi::OsStr;
 use std::io;

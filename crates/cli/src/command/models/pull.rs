@@ -1,4 +1,4 @@
-//! `heddle models pull`.
+//! `heddle models pull`: downloads a model and prints the progress.
 
 use std::process::ExitCode;
 
@@ -53,7 +53,6 @@ pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the progress.
 struct Teller {
     json: bool,
     transfer: Transfer,

@@ -1,4 +1,4 @@
-//! `heddle threads compact`.
+//! `heddle threads compact`: replaces a thread's history with a summary written by the model.
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `heddle threads fsck`.
+//! `heddle threads fsck`: checks thread files, repairs them if asked, and prints the damage.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `heddle threads list`.
+//! `heddle threads list`: prints one page of threads as a table or as JSON lines.
 
 use std::collections::HashSet;
 use std::path::Path;

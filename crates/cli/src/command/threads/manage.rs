@@ -1,4 +1,4 @@
-//! `heddle threads name`, `archive`, `unarchive`, `delete` and `revert`.
+//! `heddle threads name`, `archive`, `unarchive`, `delete` and `revert`, which change threads as a whole.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;

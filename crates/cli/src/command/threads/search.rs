@@ -1,4 +1,4 @@
-//! `heddle threads search`.
+//! `heddle threads search`: prints hits by thread, with the matching words highlighted, or as JSON lines.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `heddle threads show`.
+//! `heddle threads show`: prints the messages and actions of a thread, and damaged places of its log.
 
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};

@@ -1,4 +1,4 @@
-//! `heddle threads export` and `import`.
+//! `heddle threads export` and `import`: copy threads to and from files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;

@@ -1,4 +1,4 @@
-//! `heddle threads undo-compaction`.
+//! `heddle threads undo-compaction`: restores the history that the last compaction replaced.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A daemon that serves a tiny model of random weights.
+//! A daemon that serves a tiny model with random weights: streams, tools, many clients.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
