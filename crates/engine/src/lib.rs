@@ -1,8 +1,8 @@
-//! The agent, decided but never performed.
+//! The agent's logic, as state machines without I/O.
 //!
-//! A [`Turn`] takes [`Input`]s and returns [`Action`]s. It opens no file, spawns no task, reads no clock and
-//! has no randomness of its own, so a test drives it from a list, a simulation from a seed, and a driver from
-//! the real world, all through the same two methods.
+//! A [`Turn`] takes [`Input`]s and returns [`Action`]s for a driver to perform. It opens no file, spawns no task,
+//! reads no clock and has no randomness of its own. So tests drive it from a list, simulations from a seed, and
+//! the driver from real events, all through the same two methods.
 //!
 //! * [`turn`]: the state machine;
 //! * [`approval`]: the questions that calls wait for;
@@ -10,7 +10,9 @@
 //! * [`retry`]: whether and when a failed request is retried;
 //! * [`context`]: the history that requests contain, append-only except for compaction;
 //! * [`compaction`]: what remains of a history when it is replaced by a shorter one;
+//! * [`answer`]: requirements for the answer;
 //! * [`outbox`]: holds events back until what they report is on disk;
+//! * [`prompt`]: the texts that heddle itself sends to a model;
 //! * [`model`]: what is known about models;
 //! * [`limits`]: every limit, by name.
 

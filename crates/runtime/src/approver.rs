@@ -1,4 +1,4 @@
-//! The interface for answering questions.
+//! The interface through which a front end or a program answers approval requests.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,16 +1,16 @@
-//! The time of day.
+//! The clock for times in events and in the log, which tests can replace.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::id;
 
-/// Tells the time of day. A test or a simulation brings its own.
+/// A clock. Tests and simulations provide their own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl Clock {
-    /// Makes a clock of a function that returns milliseconds since 1970.
+    /// Creates a clock from a function that returns milliseconds since 1970.
     pub fn new(now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now_ms))
     }
@@ -22,7 +22,7 @@ impl Clock {
 }
 
 impl Default for Clock {
-    /// The clock of this machine.
+    /// Returns the system clock.
     fn default() -> Self {
         Self::new(id::now_ms)
     }

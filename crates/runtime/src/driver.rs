@@ -48,7 +48,7 @@ enum Wake {
     Answer(Option<Result<AnswerPart, SampleError>>),
 }
 
-/// After how long the user is told that nothing has arrived; again whenever twice as long has passed.
+/// Silence after which the user is told that nothing has arrived; then again whenever it has doubled.
 const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// How often the stream may come first in a row before other sources are polled.
@@ -64,12 +64,12 @@ enum Source<'a> {
 /// A request without any response so far.
 struct Silence {
     since: Instant,
-    /// After how long to report it the next time.
+    /// Silence after which to report it next.
     told_after: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
-/// What became of a write or a sync; the error says why it failed.
+/// The result of a write or a sync.
 type Stored = Result<(), String>;
 
 type Storing = Pin<Box<dyn Future<Output = Stored> + Send>>;
@@ -81,7 +81,7 @@ struct Syncing {
     sync: Storing,
 }
 
-/// How far writing down has come.
+/// Progress of writing and syncing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writing {
     Done,
@@ -143,7 +143,7 @@ pub(crate) async fn drive(
             return outcome;
         }
         let wake = match driver.finished {
-            // What has ended only waits for the log.
+            // A turn that has ended only waits for the log.
             Some(_) => tokio::select! {
                 wake = written(&mut driver.writing) => wake,
                 wake = synced(&mut driver.syncing) => wake,
@@ -186,13 +186,13 @@ struct Driver<'a> {
     state: &'a mut ThreadState,
     turn: Turn,
     outbox: Outbox,
-    /// The write that is under way.
+    /// The write in progress.
     writing: Option<Storing>,
-    /// What waits for it.
+    /// The action that waits for it.
     held: Option<Action>,
     interrupted: bool,
     syncing: Option<Syncing>,
-    /// The write that a sync was last begun for.
+    /// The last write for which a sync was started.
     synced: u64,
     finished: Option<Outcome>,
     progress: ProgressSender,
@@ -297,13 +297,13 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns what is to be done next.
+    /// Returns the next action to perform.
     fn next_action(&mut self) -> Option<Action> {
         if self.writing.is_some() && self.held.is_some() {
             return None;
         }
         match self.held.take() {
-            // What waited to begin when the turn was interrupted is not begun any more. That it is ended follows.
+            // An action that was still waiting when the turn was interrupted is not performed; its end follows.
             Some(Action::Run(_) | Action::Sample(_) | Action::Ask(_)) if self.interrupted => {
                 self.turn.poll()
             }
@@ -324,14 +324,14 @@ impl Driver<'_> {
         self.outbox.push(event, written);
     }
 
-    /// Writes down what was gathered. If that fails the turn is told.
+    /// Writes the collected records. If that fails, the turn fails.
     fn write(&mut self) -> Writing {
         let Some(journal) = &mut self.state.journal else { return Writing::Done };
         if self.writing.is_some() {
             return Writing::UnderWay;
         }
         let Some(mut write) = journal.flush() else { return Writing::Done };
-        // Most stores are done at once.
+        // Most stores complete at once.
         let Some(stored) = (&mut write).now_or_never() else {
             self.writing = Some(in_time(write));
             return Writing::UnderWay;
@@ -342,7 +342,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Goes on after a write; tells whether there is nothing wrong with it.
+    /// Continues after a write; returns whether it succeeded.
     fn wrote(&mut self, stored: Stored) -> bool {
         if let (Err(why), Some(journal)) = (&stored, &mut self.state.journal) {
             let why = journal.break_off(why.clone());
@@ -466,7 +466,7 @@ impl Driver<'_> {
                 wake = written(&mut self.writing) => return wake,
                 wake = synced(&mut self.syncing) => return wake,
                 Some(said) = control.recv() => return Wake::Control(said),
-                // What cannot be written down must not pile up.
+                // Records that cannot be written must not pile up.
                 wake = self.source.next(), if self.held.is_none() => {
                     self.in_a_row += 1;
                     return wake;
@@ -598,13 +598,13 @@ impl Driver<'_> {
         match journal.flush().map(futures_util::FutureExt::now_or_never) {
             // If this fails, the next process that opens the thread finds a turn without an end.
             Some(Some(Err(error))) => drop(journal.break_off(error.to_string())),
-            // A log takes what it is given, whether anybody waits for it or not.
+            // The log writes what it was given even if the future is dropped.
             _ => drop(journal.sync()),
         }
     }
 }
 
-/// Waits for the write that is under way; for ever while there is none.
+/// Waits for the write in progress; forever while there is none.
 async fn written(writing: &mut Option<Storing>) -> Wake {
     let Some(write) = writing else { return pending().await };
     let wake = Wake::Written(write.await);
@@ -620,7 +620,7 @@ async fn synced(syncing: &mut Option<Syncing>) -> Wake {
     wake
 }
 
-/// Bounds the time that a log may take.
+/// Limits the time that a log operation may take.
 fn in_time(storing: LogFuture) -> Storing {
     Box::pin(async move {
         match timeout(STORE_ANSWERS_WITHIN, storing).await {

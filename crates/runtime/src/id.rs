@@ -1,4 +1,4 @@
-//! New ids.
+//! Generates ids of threads and turns.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

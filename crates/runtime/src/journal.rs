@@ -1,8 +1,8 @@
-//! The log of a thread, as the driver writes it.
+//! Writes the log of a thread, for the driver.
 //!
-//! What the engine wants kept is gathered, and goes into the log in one write before anything that
-//! follows is performed: a command never runs that the log does not know of. One write is under way at
-//! a time. Syncs happen beside the turn; one serves everything that was appended before it began.
+//! Everything the engine wants logged is collected, and written in one append before any later action is
+//! performed: a command never runs before the log mentions it. There is one append at a time. Syncs run in the
+//! background; one covers everything that was appended before it started.
 
 use log::{Rollout, TurnContext};
 use protocol::event::Event;
@@ -14,14 +14,13 @@ use store::{LogFuture, ThreadLog};
 pub struct Journal {
     log: Box<dyn ThreadLog>,
     rollout: Rollout,
-    /// Counts the writes that were begun.
+    /// Number of writes started so far.
     begun: u64,
     /// Why nothing can be written any more.
     broken: Option<String>,
 }
 
 impl Journal {
-    /// Starts writing `log`.
     pub fn new(log: Box<dyn ThreadLog>, rollout: Rollout) -> Self {
         Self { log, rollout, begun: 0, broken: None }
     }
@@ -43,7 +42,7 @@ impl Journal {
         }
     }
 
-    /// Begins to write what was gathered; none if there is nothing to write.
+    /// Starts to write the collected records; none if there are none.
     pub(crate) fn flush(&mut self) -> Option<LogFuture> {
         if self.rollout.is_empty() || self.broken.is_some() {
             return None;
@@ -67,12 +66,12 @@ impl Journal {
         }
     }
 
-    /// Returns the number of the write that was begun last.
+    /// Returns the number of the last write that was started.
     pub(crate) fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// Begins a sync of every write that was begun.
+    /// Starts a sync of all writes started so far.
     pub(crate) fn sync(&mut self) -> LogFuture {
         self.log.sync()
     }

@@ -1,4 +1,4 @@
-//! Judges as values: combines several into one.
+//! Combines several judges into one.
 //!
 //! ```text
 //! first_match   the first that has an opinion, asked one after the other

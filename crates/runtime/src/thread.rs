@@ -1,4 +1,4 @@
-//! What outlives a turn.
+//! A thread in memory: what outlives a turn, and the methods that run turns.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +30,7 @@ use crate::id;
 use crate::journal::Journal;
 use crate::model::{Model, SampleFuture};
 
-/// A loaded thread.
+/// A loaded thread, which runs one turn at a time.
 pub struct Thread {
     parts: ThreadParts,
     state: ThreadState,

@@ -1,4 +1,4 @@
-//! A process with its output, its input and its end.
+//! Starts a process in a sandbox; reads its output, writes its input, and waits for its end.
 
 use std::io;
 use std::os::fd::OwnedFd;

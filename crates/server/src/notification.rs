@@ -1,4 +1,4 @@
-//! Notifications to clients.
+//! Notifications to clients: what happens to threads, turns and items.
 
 use protocol::usage::Usage;
 use serde::Serialize;

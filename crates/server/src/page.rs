@@ -1,4 +1,4 @@
-//! Pages of turns.
+//! Splits the turns of a thread into pages, with cursors in both directions.
 
 use serde::{Deserialize, Serialize};
 

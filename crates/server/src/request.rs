@@ -1,4 +1,4 @@
-//! Requests of a client.
+//! Requests of a client: the supported methods and their parameters.
 
 use protocol::id::ThreadId;
 use serde::de::DeserializeOwned;

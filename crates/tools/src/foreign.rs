@@ -1,4 +1,4 @@
-//! A tool of the host program or of a server.
+//! Wraps tools that are not built in, such as those of the host program.
 //!
 //! Before it runs, its arguments are validated against its schema and the call passes the
 //! [`Gate`](crate::Gate). While it runs, the user sees the call as an item. A time limit ends it in any case.
@@ -19,7 +19,7 @@ use crate::tool::{Tool, ToolContext, ToolFuture, ToolSpec, Workspace};
 /// Validates arguments; the error says what is wrong.
 pub type ArgumentCheck = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// Runs a foreign tool like one of ours.
+/// A tool that is not built in. It is checked, approved and shown like the built-in ones.
 pub struct ForeignTool {
     tool: Box<dyn Tool>,
     spec: ToolSpec,

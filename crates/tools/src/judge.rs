@@ -1,20 +1,20 @@
-//! Opinions of the host program about what a model wants to do.
+//! The interface for judges: code of the host program that can restrict what the model may do.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use policy::{Decision, Effect, Grants, Policy};
 
-/// Gives opinions about what a model wants to do, asynchronously.
+/// Restricts what the model may do, in addition to the policy.
 pub trait Judge: Send + Sync {
-    /// Gives an opinion, or none. Dropping the future withdraws the question.
+    /// Returns a decision about an effect, or none to leave it to the policy. Dropping the future withdraws the question.
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a>;
 }
 
-/// A future opinion.
+/// A pending decision; none leaves it to the policy.
 pub type Opinion<'a> = Pin<Box<dyn Future<Output = Option<Decision>> + Send + 'a>>;
 
-/// A policy is a judge that always has an opinion, immediately, and remembers no acceptance.
+/// A policy is a judge that always decides, immediately, and ignores earlier approvals.
 impl Judge for Policy {
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a> {
         let decision = Policy::judge(self, effect, &Grants::default());

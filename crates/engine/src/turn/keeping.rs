@@ -1,4 +1,4 @@
-//! The part of a turn that writes to the log before anything is shown.
+//! The part of a turn that logs what happens, before the events that report it are shown.
 
 use protocol::event::Event;
 use protocol::persist::Persist;

@@ -1,5 +1,5 @@
-//! Turns in a world generated from a seed: models that stutter, tools that ask and return at any time, users
-//! that answer, cancel and interrupt, and inputs that come too late.
+//! Turns in a simulation generated from a seed: models whose streams break off, tools that ask and return at any
+//! time, users that answer, cancel and interrupt, and inputs that come too late.
 //!
 //! A seed plays one thread of a few turns on one history. Invariants are checked with every action. A failing
 //! seed is replayed, with a log of everything, by the line that the failure prints.
