@@ -1,4 +1,4 @@
-//! When a person is asked for approval.
+//! The setting `approval_policy`: when a person is asked for approval.
 
 use crate::choice;
 use crate::error::{ConfigError, Warning};

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words.
+//! Settings with a fixed list of values: declares their enums, and the error that lists the values.
 
 /// Declares an enum whose variants are written as words, with `as_str` and parsing from a string.
 macro_rules! choice {

@@ -1,4 +1,5 @@
-//! Items of the history in lines: distinguishes them by how they begin, and parses them.
+//! Items of the history, as they are in lines: classifies them by their first bytes where possible, and parses them
+//! otherwise.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
-//! First words of user-role messages that no user wrote. Writers of such messages take the first words from
-//! here, so that readers of the log recognise them; readers that count the user's messages call [`is_users`],
-//! so that all count the same.
+//! Recognizes messages with the role `user` that the user did not write, by how they begin.
+//!
+//! Writers of such messages take their beginning from here. Readers that count the user's messages call
+//! [`is_users`], so that all of them count the same.
 
 use std::borrow::Cow;
 

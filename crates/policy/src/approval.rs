@@ -1,4 +1,4 @@
-//! When a person is asked for approval.
+//! The approval policy: when a person is asked for approval.
 
 /// When a person is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a person has approved for this session.
+//! Grants: what a person has approved for the rest of the session.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a model asks to do.
+//! Requests that the policy decides about: commands, text typed into them, file writes and tool calls.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

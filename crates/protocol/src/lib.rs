@@ -4,10 +4,11 @@
 //! * [`chat`]: the same request in the format of Chat Completions;
 //! * [`event`] and [`item`]: what the engine reports, a closed set;
 //! * [`approval`]: what a person is asked, and the possible answers;
+//! * [`call`]: a tool call, and what the tool reports while it runs;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
 //! * [`persist`]: what the engine writes to the log of a thread;
 //! * [`repair`]: what was changed in a history so that an endpoint accepts it;
-//! * [`json`]: repairs JSON before it is parsed;
+//! * [`json`]: repairs JSON before it is parsed; [`open`]: keeps objects of unknown kinds;
 //! * [`error`], [`usage`], [`id`]: shared by the others.
 //!
 //! No type here opens, reads, waits or decides.

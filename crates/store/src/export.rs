@@ -1,4 +1,4 @@
-//! Exports threads.
+//! Exports a thread to one self-contained file.
 
 use std::borrow::Cow;
 use std::io::Write;

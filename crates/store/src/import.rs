@@ -1,4 +1,4 @@
-//! Imports threads.
+//! Imports threads from files, without losing anything that this home already has.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};

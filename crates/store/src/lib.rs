@@ -1,6 +1,11 @@
-//! Threads on disk: an append-only log each, and a disposable index.
+//! Stores threads: an append-only log for each, and an index for lists and searches.
 //!
-//! The log is the source of truth; everything else is derived from it.
+//! The log is the source of truth; everything else is derived from it, and can be rebuilt.
+//!
+//! * [`Store`]: the traits of a store; [`FileStore`] and [`MemoryStore`] implement them;
+//! * [`conformance`]: test cases for other implementations;
+//! * [`index`]: lists, searches, and finding a thread by name;
+//! * [`disk`]: file operations, which tests can replace.
 
 mod branch;
 mod chain;

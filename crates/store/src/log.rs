@@ -1,4 +1,4 @@
-//! The log of one thread, open for writing.
+//! The log file of one thread, open for writing.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reports of reading a log, whatever state it is in.
+//! The report of reading a thread: how much was read, and which places are damaged.
 
 use std::fmt;
 use std::ops::Range;

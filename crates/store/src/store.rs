@@ -1,4 +1,4 @@
-//! The threads of a home.
+//! The file store: creates, opens, reads and forks the threads of a home.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::part::{Given, Outcome};
 use crate::read::{DAMAGE_MAX, Damage, ReadReport};
 use crate::side::Known;
 
-/// The threads of a home.
+/// Stores threads in files below a home directory.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     pub(crate) home: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// A thread that was looked for.
+/// An existing thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its newest file, if it is kept in files.
+    /// Its newest file, if the store uses files.
     pub path: Option<PathBuf>,
     pub archived: bool,
     /// The name that the user gave it.

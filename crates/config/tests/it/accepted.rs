@@ -1,5 +1,5 @@
-//! The lists of keys accepted unread contain only keys that are read nowhere else, in any form. The user is
-//! warned of those that would have changed something.
+//! Keys that are accepted but ignored: none of them is also read as a setting, and the user is warned about those
+//! that would have an effect in the reference.
 
 use crate::layers;
 use config::{ACCEPTED, Config, UNSUPPORTED, Warning};

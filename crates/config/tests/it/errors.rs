@@ -1,4 +1,4 @@
-//! What is refused, and the exact message.
+//! Invalid configuration is refused with the exact message given here.
 
 use crate::{layers, options};
 use config::{Config, ConfigError};

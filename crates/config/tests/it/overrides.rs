@@ -1,4 +1,4 @@
-//! `-c` arguments: which are read, as which key and value, and which are refused.
+//! `-c` arguments: the key and value each is parsed to, or the error.
 
 use crate::options;
 use config::{Config, Override, OverrideError};

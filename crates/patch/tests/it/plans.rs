@@ -1,4 +1,4 @@
-//! What a plan reports to its caller, and which patches are refused.
+//! Plans: the edits, diffs and reports of valid patches, and the errors of invalid ones.
 
 use std::{io, path::Path};
 

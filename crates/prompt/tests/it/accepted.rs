@@ -1,5 +1,6 @@
 //! Every request in `tests/data` parses to what is next to it. To add a case, add a `.json` file and run with
-//! `UPDATE=1`. Those named after the reference are what it sends, with other texts.
+//! `UPDATE=1`. Files named after the reference are requests as it
+//! sends them, with other texts.
 
 #![expect(
     clippy::disallowed_methods,
