@@ -1,4 +1,4 @@
-//! `fuzzing`'s target of this name, for libFuzzer.
+//! libFuzzer entry point for the target of the same name in `fuzzing`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("replay").expect("it is listed")(data));

@@ -1,4 +1,4 @@
-//! Chores of this repository, as `cargo xtask NAME`. Nothing here is shipped.
+//! Maintenance commands for this repository, as `cargo xtask NAME`. Nothing here is shipped.
 
 mod bench;
 mod bench_threads;

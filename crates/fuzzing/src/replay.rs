@@ -1,9 +1,9 @@
-//! Any lines as a log: every one is a record that reads back as it was written, every step can be read or refused,
-//! and turns are counted alike by a replay that was written down and restored in between.
+//! Any lines as a log: every valid line is a record that survives a round trip, and a replay that is saved and
+//! restored after every line counts the same turns.
 
 use log::{EventKind, Line, Record, Replay, Step};
 
-/// Panics where that does not hold.
+/// Panics if that does not hold.
 pub fn check(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     let (mut replay, mut restored) = (Replay::default(), Replay::default());
@@ -12,7 +12,7 @@ pub fn check(data: &[u8]) {
         check_record(&line);
         read(replay.line(&line));
         restored.line(&line);
-        restored = Replay::restored(&restored.saved()).expect("what was written down makes sense");
+        restored = Replay::restored(&restored.saved()).expect("a saved replay can be restored");
         assert_eq!(restored.turns().len(), replay.turns().len());
         assert_eq!(restored.open_turn(), replay.open_turn());
     }

@@ -6,7 +6,8 @@
 //! * [`models`]: models on disk, and downloading them;
 //! * [`probe`]: tries out a model;
 //! * [`serve`]: HTTP, limits, answers; [`tools`]: the daemon's own tools; [`log`] and [`metrics`];
-//! * [`panics`]: which panics end a request, and which the process;
+//! * [`panics`]: which panics end a request, and which the process; `template_guard`: limits the memory of chat
+//!   templates;
 //! * [`daemon`]: its life cycle; [`home`]: its files; [`client`]: starts, queries and stops it; [`service`]: runs
 //!   it as a user service.
 

@@ -1,4 +1,4 @@
-//! A test hub on two ports, one of which only serves bytes, with scripted faults.
+//! A model hub for tests, with scripted faults. It has two ports, as real hubs redirect downloads to another host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Write as _};

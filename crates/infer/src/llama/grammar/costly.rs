@@ -1,5 +1,5 @@
-//! Expensive schemas and grammars are refused before they constrain a model, with the field they come from;
-//! all others can be followed. Either way it takes only a moment.
+//! Tests of expensive schemas and grammars: they are refused quickly, with the field they come from, before a model
+//! uses them; the accepted ones can be used at an acceptable cost.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
