@@ -18,9 +18,9 @@ pub struct ApprovalRequest {
 pub enum Subject {
     /// A command would run.
     Command {
-        /// Program and arguments.
+        /// The argument vector; for a script, the shell, its flag and the script.
         argv: Vec<String>,
-        /// Its working directory.
+        /// The directory it would run in.
         cwd: PathBuf,
         /// Whether it would run without a sandbox.
         outside: bool,
@@ -36,7 +36,7 @@ pub enum Subject {
         /// The text to type.
         text: String,
     },
-    /// A tool of the host program or of a server would run.
+    /// A tool that is not built in would run.
     ToolCall {
         /// The server, or the host program, that owns the tool.
         server: String,
@@ -64,7 +64,7 @@ pub enum Scope {
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Yes, this once.
+    /// Yes, this one time.
     Accept,
     /// Yes, and do not ask about the same again in this session.
     AcceptForSession,
@@ -82,7 +82,7 @@ pub enum Answer {
     Invalid,
 }
 
-/// How a question ended.
+/// How a question was closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// With this answer, limited to what was offered.

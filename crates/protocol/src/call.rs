@@ -14,16 +14,16 @@ pub struct Call {
     pub call_id: String,
     /// Name of the tool.
     pub name: String,
-    /// The arguments.
+    /// What the model passes to the tool.
     pub payload: Payload,
 }
 
 /// Arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
-    /// JSON as text.
+    /// JSON as text, not always valid, for function tools.
     Function(String),
-    /// Free text, for tools with a grammar.
+    /// Free text, for freeform tools, which may have a grammar.
     Custom(String),
 }
 
@@ -43,7 +43,7 @@ pub enum Report {
     Decided(Decision),
     /// It started something that is shown as an item.
     Started(ItemBody),
-    /// The item is final.
+    /// The item that it started is complete.
     Ended(ItemBody),
     /// The item started and ended at once, apparently blocked by the sandbox.
     Stopped(ItemBody),
@@ -61,7 +61,7 @@ pub enum Report {
         into: CallKey,
         /// Session number of the command.
         session: u64,
-        /// The typed text.
+        /// The text, with control characters such as Ctrl-C verbatim.
         text: String,
     },
     /// The command that it started has printed this since the last report.

@@ -23,9 +23,9 @@ pub struct Request<'a> {
     pub model: &'a str,
     /// Always true: answers are streamed.
     pub stream: bool,
-    /// Requests token counts.
+    /// Options of the stream, used to request token counts.
     pub stream_options: StreamOptions,
-    /// Instructions and history.
+    /// The instructions, followed by the history.
     pub messages: Vec<Message>,
     /// The tools on offer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,10 +36,10 @@ pub struct Request<'a> {
     /// Whether one answer may contain several calls; also refused without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// Reasoning effort.
+    /// How much the model should reason, such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<&'a str>,
-    /// Verbosity of the answer.
+    /// How long the answer should be, such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<&'a str>,
     /// Service tier, if the user set one.
@@ -61,21 +61,21 @@ pub struct StreamOptions {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// From us.
+    /// Instructions of heddle and its user.
     System {
-        /// The instructions.
+        /// The text of the instructions.
         content: String,
     },
-    /// From the user.
+    /// Input of the user.
     User {
-        /// Text or parts.
+        /// The message, as text or as parts.
         content: Content,
     },
-    /// From the model.
+    /// An answer of the model.
     Assistant {
-        /// Its text, if any.
+        /// The text of the answer, if any.
         content: Option<String>,
-        /// Its tool calls.
+        /// The calls in the answer.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
@@ -92,9 +92,9 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Plain text.
+    /// A text without images.
     Text(String),
-    /// Text and images.
+    /// Texts and images, in order.
     Parts(Vec<Part>),
 }
 
@@ -102,12 +102,12 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Text.
+    /// A part that is text.
     Text {
-        /// The text.
+        /// The text of the part.
         text: String,
     },
-    /// An image.
+    /// A part that is an image.
     ImageUrl {
         /// Location and detail of the image.
         image_url: ImageUrl,
@@ -124,7 +124,7 @@ pub struct ImageUrl {
     pub detail: Option<String>,
 }
 
-/// A tool call.
+/// A tool call in an answer of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCall {
     /// Id that its output refers to.
@@ -132,7 +132,7 @@ pub struct ToolCall {
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The called function.
+    /// What is called, and with which arguments.
     pub function: CalledFunction,
 }
 
@@ -151,11 +151,11 @@ pub struct Tool<'a> {
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Description of the tool.
+    /// Name, purpose and parameters of the tool.
     pub function: Function<'a>,
 }
 
-/// Description of a tool.
+/// Name, purpose and parameters of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Function<'a> {
     /// The name that the model uses.
@@ -186,14 +186,14 @@ pub struct JsonSchema<'a> {
     pub name: &'a str,
     /// Whether the provider must enforce it.
     pub strict: bool,
-    /// The schema itself.
+    /// The JSON Schema, verbatim.
     pub schema: &'a RawValue,
 }
 
 /// Arguments of a tool that takes free text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextInput {
-    /// The text.
+    /// The only argument: the text.
     pub input: String,
 }
 

@@ -20,12 +20,12 @@ pub enum Event {
     Warning(String),
     /// The history was changed so that the endpoint accepts it; the disk is not changed.
     HistoryRepaired(Vec<Repair>),
-    /// A turn starts.
+    /// A turn started; see [`Event::is_terminal`] for the events that end it.
     TurnStarted {
         /// When, in milliseconds since 1970.
         at_ms: u64,
     },
-    /// An item starts.
+    /// An item started. It may be updated before [`Event::ItemCompleted`] or [`Event::ItemDiscarded`] ends it.
     ItemStarted(Item),
     /// An item was replaced by a new version.
     ItemUpdated(Item),
@@ -44,27 +44,27 @@ pub enum Event {
         item: Option<ItemId>,
         /// Session number of the command.
         session: u64,
-        /// The typed text.
+        /// The text, with control characters such as Ctrl-C verbatim.
         text: String,
     },
-    /// An item is final.
+    /// An item is complete and will not change any more.
     ItemCompleted(Item),
     /// A started item will never complete: the stream broke off inside it.
     ItemDiscarded(ItemId),
     /// A call waits for approval.
     ApprovalRequested {
-        /// Identifies the question.
+        /// Id of the question, the same in both events.
         id: ApprovalId,
         /// The item that waits; it started before this event.
         item: Option<ItemId>,
-        /// The question.
+        /// What would happen, and the possible scopes of an approval.
         request: ApprovalRequest,
     },
     /// A question is closed; a later answer has no effect.
     ApprovalResolved {
-        /// Identifies the question.
+        /// Id of the question, the same in both events.
         id: ApprovalId,
-        /// How it ended.
+        /// The answer, or that the question was withdrawn.
         resolution: Resolution,
     },
     /// A request was made this long ago, and nothing of its answer has arrived yet.
@@ -82,16 +82,16 @@ pub enum Event {
     },
     /// The turn ended with an answer.
     TurnCompleted {
-        /// Tokens of the whole thread.
+        /// Tokens used by the whole thread, including this turn.
         usage: Usage,
-        /// Tokens of this turn.
+        /// Tokens used by this turn.
         turn_usage: Usage,
         /// When, in milliseconds since 1970.
         at_ms: u64,
     },
     /// The turn ended without an answer.
     TurnFailed {
-        /// Why.
+        /// The cause, for programs, and a message for people.
         error: TurnError,
         /// When, in milliseconds since 1970.
         at_ms: u64,

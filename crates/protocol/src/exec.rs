@@ -15,13 +15,13 @@ pub type Line = Open<ThreadEvent>;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum ThreadEvent {
-    /// Always the first line.
+    /// The thread was created or resumed. Always the first line.
     #[serde(rename = "thread.started")]
     ThreadStarted {
         /// Id of the thread, for a later `resume`.
         thread_id: String,
     },
-    /// Comes once per run.
+    /// The turn started. Occurs once per run.
     #[serde(rename = "turn.started")]
     TurnStarted {},
     /// The last line of a successful run.
@@ -33,25 +33,25 @@ pub enum ThreadEvent {
     /// The last line of a failed run.
     #[serde(rename = "turn.failed")]
     TurnFailed {
-        /// What went wrong.
+        /// Why the turn failed, as a message for people.
         error: Message,
     },
-    /// An item starts.
+    /// An item started.
     #[serde(rename = "item.started")]
     ItemStarted {
-        /// Its current state.
+        /// The item, as it is now.
         item: Open<ThreadItem>,
     },
-    /// An item changed.
+    /// An item that had started was replaced by a new version.
     #[serde(rename = "item.updated")]
     ItemUpdated {
-        /// Its current state.
+        /// The item, as it is now.
         item: Open<ThreadItem>,
     },
-    /// An item is final.
+    /// An item is complete and will not change any more.
     #[serde(rename = "item.completed")]
     ItemCompleted {
-        /// Its final state.
+        /// The complete item.
         item: Open<ThreadItem>,
     },
     /// A part of an item arrived; only with `--include-deltas`.
@@ -148,7 +148,7 @@ impl Kinds for ThreadEvent {
 /// A text in an object of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// The text.
+    /// A message for people.
     pub message: String,
 }
 
@@ -157,7 +157,7 @@ pub struct Message {
 pub struct ThreadItem {
     /// `item_N`, counted from 0 in the order in which items became visible.
     pub id: String,
-    /// Its content.
+    /// The kind of the item and its other fields.
     #[serde(flatten)]
     pub details: Details,
 }
@@ -168,7 +168,7 @@ pub struct ThreadItem {
 pub enum Details {
     /// Text from the model to the user.
     AgentMessage {
-        /// The complete text.
+        /// The complete text of the message.
         text: String,
     },
     /// A summary of the model's reasoning.
@@ -178,20 +178,20 @@ pub enum Details {
     },
     /// A command and its result.
     CommandExecution {
-        /// The quoted argument vector.
+        /// The argument vector, quoted for a shell and joined.
         command: String,
-        /// Both output streams.
+        /// Both output streams, in the order of arrival.
         aggregated_output: String,
         /// Null while it runs.
         exit_code: Option<i32>,
-        /// Its state.
+        /// Whether it is running, succeeded, failed or was refused.
         status: Status,
     },
     /// A patch and its result.
     FileChange {
-        /// The changed files.
+        /// The files that the patch changes.
         changes: Vec<FileUpdate>,
-        /// Its state.
+        /// Whether the patch was applied.
         status: Status,
         /// Why it was refused before anything was changed; absent otherwise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,16 +199,16 @@ pub enum Details {
     },
     /// A search that the provider ran. Its own `id` follows the item's: the key really occurs twice.
     WebSearch {
-        /// The provider's id.
+        /// The provider's own id of the search.
         id: String,
-        /// The search terms.
+        /// The search terms, or the address of a page, as text.
         query: String,
         /// What the search did.
         action: WebSearchAction,
     },
-    /// A call that the endpoint ran itself, in the format of an MCP tool call.
+    /// A call of a tool that is not built in, in the format of an MCP tool call.
     McpToolCall {
-        /// The server that owns the tool; `endpoint` if it is the endpoint's own.
+        /// The owner of the tool: `host` for the host program, `endpoint` for the endpoint itself, or a server.
         server: String,
         /// Name of the tool.
         tool: String,
@@ -218,12 +218,12 @@ pub enum Details {
         result: Option<McpResult>,
         /// The error, if it failed.
         error: Option<Message>,
-        /// Its state.
+        /// Whether it is running, completed or failed.
         status: Status,
     },
-    /// The model's plan.
+    /// The steps that the model works through.
     TodoList {
-        /// The steps.
+        /// The steps in order.
         items: Vec<Todo>,
     },
     /// A warning that does not end the turn.
@@ -250,7 +250,7 @@ impl Kinds for ThreadItem {
     }
 }
 
-/// Result of a call.
+/// Result of a tool call, in the format of MCP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct McpResult {
     /// Its parts, all of them texts.
@@ -263,7 +263,7 @@ pub struct McpResult {
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Todo {
-    /// What to do.
+    /// The description of the step, in the model's words.
     pub text: String,
     /// Whether it is done.
     pub completed: bool,

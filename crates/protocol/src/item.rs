@@ -15,7 +15,7 @@ pub struct Item {
     pub id: ItemId,
     /// The call that it belongs to, by the model's own id.
     pub call_id: Option<String>,
-    /// Its content.
+    /// What kind of item it is, with its content so far.
     pub body: ItemBody,
     /// Whether it had no result: it was refused, or it failed at once, apparently because of the sandbox. The
     /// reference does not show such items, so its wire format contains them only on demand.
@@ -120,7 +120,7 @@ pub enum ItemBody {
     },
     /// The model's reasoning, as far as the provider shows it.
     Reasoning {
-        /// Its parts.
+        /// The parts of the summary.
         summary: Vec<String>,
         /// Raw parts, which few providers show.
         content: Vec<String>,
@@ -131,7 +131,7 @@ pub enum ItemBody {
     FileChange {
         /// The files, sorted by path.
         changes: Vec<Change>,
-        /// Its state.
+        /// Whether the patch was applied.
         status: Status,
         /// Why it was refused before anything was changed.
         refusal: Option<String>,
@@ -147,11 +147,11 @@ pub enum ItemBody {
     },
     /// A call of a tool that is not ours: the host program's, a server's, or one that the endpoint ran itself.
     ToolCall(ToolCall),
-    /// A refused call.
+    /// A call that was refused before anything ran.
     RefusedCall(RefusedCall),
     /// A plan that the model proposes.
     Plan {
-        /// Its text, in Markdown.
+        /// The text so far, in Markdown.
         text: Arc<str>,
     },
     /// The steps that the model works through.
@@ -208,13 +208,13 @@ pub enum CompactionReason {
 pub struct Command {
     /// The argument vector, quoted for a shell and joined.
     pub command: String,
-    /// Its working directory.
+    /// The directory it runs in.
     pub cwd: PathBuf,
     /// Its output, both streams in the order of arrival.
     pub output: String,
     /// Its exit code; none while it runs.
     pub exit_code: Option<i32>,
-    /// Its state.
+    /// Whether it is running, succeeded, failed or was refused.
     pub status: Status,
 }
 
@@ -229,7 +229,7 @@ pub struct ToolCall {
     pub arguments: String,
     /// Its result as text.
     pub output: String,
-    /// Completed or failed.
+    /// Whether it is running, completed or failed.
     pub status: Status,
 }
 
@@ -260,7 +260,7 @@ impl RefusedCall {
     /// The server name of this program, for clients that want one.
     pub const SERVER: &str = "heddle";
 
-    /// Converts it to a failed endpoint call, for clients without a format for refused calls.
+    /// Converts it to a failed tool call, for clients without a format for refused calls.
     pub fn as_failed(&self) -> ToolCall {
         ToolCall {
             server: Self::SERVER.to_owned(),
@@ -276,13 +276,13 @@ impl RefusedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Started, not ended.
+    /// It has started but not ended.
     InProgress,
-    /// Ended successfully.
+    /// It ended successfully.
     Completed,
-    /// Ended with a failure.
+    /// It ended with a failure.
     Failed,
-    /// Not started, because the user or the policy refused it.
+    /// It was not started, because the user or the policy refused it.
     Declined,
 }
 
@@ -303,32 +303,32 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// Created.
+    /// The patch creates the file.
     Add,
-    /// Removed.
+    /// The patch deletes the file.
     Delete,
-    /// Changed or moved.
+    /// The patch changes the file, moves it, or both.
     Update,
 }
 
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What to do.
+    /// The description of the step, in the model's words.
     pub text: String,
-    /// Its state.
+    /// How far the model is with it.
     pub status: StepStatus,
 }
 
-/// State of a step.
+/// Progress of a step, as the model reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// Not started.
+    /// The model has not started it.
     Pending,
-    /// Being worked on.
+    /// The model is working on it.
     InProgress,
-    /// Done.
+    /// The model has completed it.
     Completed,
 }
 
@@ -336,22 +336,22 @@ pub enum StepStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WebSearchAction {
-    /// Searched the web.
+    /// It searched the web.
     Search {
-        /// The first query.
+        /// The search terms, or the first of several queries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         query: Option<String>,
-        /// All queries.
+        /// All queries, if there are several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queries: Option<Vec<String>>,
     },
-    /// Opened a page.
+    /// It opened a page.
     OpenPage {
         /// Address of the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     },
-    /// Searched for text in a page.
+    /// It searched for text in a page.
     FindInPage {
         /// Address of the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 pub enum Open<K> {
     /// A kind that this build has a type for.
     Known(K),
-    /// Anything else.
+    /// The JSON of an unknown kind, verbatim.
     Unknown(Raw),
 }
 

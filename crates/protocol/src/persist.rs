@@ -29,7 +29,7 @@ pub enum Persist {
         /// Tokens of the thread so far.
         thread: TotalledUsage,
     },
-    /// The history was replaced.
+    /// The history was replaced by a shorter one.
     Compacted(Compacted),
 }
 

@@ -68,12 +68,12 @@ impl Kinds for KnownItem {
 /// A message of any role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// The provider's id.
+    /// The provider's id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `user`, `assistant`, `developer` or another role of the provider.
     pub role: String,
-    /// Its parts.
+    /// Texts, refusals and images, in order.
     pub content: Content,
     /// `commentary` or `final_answer`, if the provider says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,14 +124,14 @@ pub type ContentPart = Open<KnownPart>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownPart {
-    /// Text for the model.
+    /// A text from the user, from heddle or from a tool.
     InputText {
-        /// The text.
+        /// The text that the model reads.
         text: String,
     },
-    /// Text from the model.
+    /// A text from the model.
     OutputText {
-        /// The text.
+        /// The text that the model wrote.
         text: String,
     },
     /// A refusal of the model.
@@ -163,13 +163,13 @@ impl KnownPart {
     }
 }
 
-/// Reasoning of the model.
+/// The model's reasoning before an answer or a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The provider's id.
+    /// The provider's id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Summary parts.
+    /// The parts of the summary, which may be shown to users.
     #[serde(default)]
     pub summary: Vec<SummaryPart>,
     /// Plain-text reasoning, from providers that show it.
@@ -259,7 +259,7 @@ pub struct CustomToolCall {
     pub call_id: String,
     /// Name of the tool.
     pub name: String,
-    /// The input text.
+    /// The text that the model passes to the tool.
     #[serde(default)]
     pub input: String,
     /// `incomplete` if the model did not finish it. Not sent back to endpoints.
@@ -306,9 +306,9 @@ pub fn is_failure(status: Option<&str>) -> bool {
 /// Content of an output: text, or parts if there are images.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputBody {
-    /// Plain text.
+    /// A text without images.
     Text(String),
-    /// Text and images.
+    /// Texts and images, in order.
     Parts(Vec<ContentPart>),
 }
 
@@ -356,7 +356,7 @@ impl<'de> Deserialize<'de> for OutputBody {
 /// A search that the provider ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebSearchCall {
-    /// The provider's id.
+    /// The provider's id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `in_progress`, `completed` or another status of the provider.
@@ -429,7 +429,7 @@ fn loose(raw: &RawValue) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolSpec {
-    /// Takes JSON arguments.
+    /// A tool that takes JSON arguments.
     Function {
         /// The name that the model uses.
         name: String,
@@ -440,13 +440,13 @@ pub enum ToolSpec {
         /// The JSON schema of its arguments.
         parameters: serde_json::Value,
     },
-    /// Takes free text in a grammar.
+    /// A tool that takes free text, constrained by a grammar.
     Custom {
         /// The name that the model uses.
         name: String,
         /// Its purpose, written for the model.
         description: String,
-        /// Grammar of the text.
+        /// The grammar of the text.
         format: ToolFormat,
     },
     /// A web search that the provider runs.
@@ -475,7 +475,7 @@ pub struct Request<'a> {
     pub model: &'a str,
     /// Always true: answers are streamed.
     pub stream: bool,
-    /// Base instructions.
+    /// The base instructions, which precede the history.
     pub instructions: &'a str,
     /// The history, already serialized.
     pub input: Vec<&'a RawValue>,
@@ -485,7 +485,7 @@ pub struct Request<'a> {
     pub tool_choice: &'a str,
     /// Whether one answer may contain several calls.
     pub parallel_tool_calls: bool,
-    /// Reasoning effort and summary.
+    /// How much the model should reason, and how that is summarized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningOptions<'a>>,
     /// Always false: we keep the log ourselves.
@@ -502,13 +502,13 @@ pub struct Request<'a> {
     pub text: Option<TextOptions<'a>>,
 }
 
-/// Reasoning effort and summary.
+/// How much the model should reason, and how that is summarized.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ReasoningOptions<'a> {
-    /// Such as `low`.
+    /// How much the model should reason, such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
-    /// Such as `auto`.
+    /// Which kind of summary to return, such as `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<&'a str>,
 }
@@ -516,7 +516,7 @@ pub struct ReasoningOptions<'a> {
 /// Format and verbosity of the answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TextOptions<'a> {
-    /// Such as `low`.
+    /// How long the answer should be, such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<&'a str>,
     /// The schema of a structured answer.
@@ -534,16 +534,16 @@ pub struct TextFormat<'a> {
     pub strict: bool,
     /// Name of the schema.
     pub name: &'a str,
-    /// The schema itself.
+    /// The JSON Schema, verbatim.
     pub schema: &'a RawValue,
 }
 
 /// An event of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    /// The answer starts.
+    /// The endpoint accepted the request, and the answer starts.
     Created,
-    /// An item starts.
+    /// An item starts; its content follows in deltas.
     ItemAdded(ResponseItem),
     /// Text for the open message.
     TextDelta(String),
@@ -561,7 +561,7 @@ pub enum StreamEvent {
         /// The text to append.
         text: String,
     },
-    /// An item is complete.
+    /// An item is complete, with all of its content.
     ItemDone(ResponseItem),
     /// Something that cannot be parsed, and that may have been an item.
     Unreadable,

@@ -58,7 +58,7 @@ impl AddAssign for Usage {
 /// Token counts with their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TotalledUsage {
-    /// The individual counts.
+    /// The counts by kind of token.
     #[serde(flatten)]
     pub usage: Usage,
     /// Request and answer together: how full the context window was.

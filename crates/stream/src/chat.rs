@@ -39,7 +39,7 @@ pub struct Setup {
     pub custom: Arc<[String]>,
 }
 
-/// An incremental decoder for one answer.
+/// Decodes one answer, incrementally.
 #[derive(Debug)]
 pub struct Decoder {
     utf8: utf8::Decoder,
@@ -88,7 +88,7 @@ impl Decoder {
         if self.answer.too_long { Err(EventTooLong) } else { Ok(()) }
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and appends the events that complete or fail the answer.
     pub fn finish(&mut self, events: &mut Vec<StreamEvent>) {
         let Self { utf8, wire, offset, answer } = self;
         let mut listening = Listening { answer, events };

@@ -115,7 +115,7 @@ pub struct Format {
 enum Reader {
     /// Marks in text, and what follows them.
     Text(&'static spec::Spec),
-    /// A dedicated engine.
+    /// An engine of its own, for formats that the table cannot describe.
     Other(fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
 
@@ -145,7 +145,7 @@ impl Format {
         DOCUMENTS.contains(&self.name)
     }
 
-    /// Returns its display name.
+    /// Returns a name for people, such as in lists of formats.
     pub fn title(&self) -> &'static str {
         self.title
     }
@@ -178,7 +178,7 @@ enum Ready {
 }
 
 impl Dialect {
-    /// Prepares a format.
+    /// Prepares a format for parsing with these options and tools.
     pub fn new(format: &'static Format, options: &Options, tools: &Tools) -> Self {
         let ready = match format.reader {
             Reader::Text(spec) => {
@@ -191,7 +191,7 @@ impl Dialect {
         Self { format, ready }
     }
 
-    /// Returns the format.
+    /// Returns the format that was prepared.
     pub fn format(&self) -> &'static Format {
         self.format
     }
@@ -207,7 +207,7 @@ impl Dialect {
     }
 }
 
-/// Parses one stream.
+/// Parses one stream: push bytes as they arrive, then finish.
 pub struct Parser {
     utf8: utf8::Decoder,
     engine: Either,

@@ -191,7 +191,7 @@ pub enum Found<'a> {
     Call(Event<'a>),
 }
 
-/// Reads one document.
+/// Parses one document: push text as it arrives, then finish.
 #[derive(Debug)]
 pub struct Document {
     reader: json::Reader,
@@ -375,7 +375,7 @@ impl Document {
         }
     }
 
-    /// Ends the text.
+    /// Ends the text. Fails if the document is incomplete.
     pub fn finish(&mut self, mut sink: impl FnMut(Found<'_>, Range<u64>)) -> Result<(), JsonError> {
         let Self { reader, inner } = self;
         let mut here = Here { text: "", outside: 0, sink: &mut sink };

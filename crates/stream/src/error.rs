@@ -19,9 +19,9 @@ pub enum ParserError {
     /// An error in a model's output, for callers that want to stop at it.
     #[error("{detail} ({})", kind.as_str())]
     Stream {
-        /// The kind, for programs.
+        /// The kind of the error, for programs.
         kind: ErrorKind,
-        /// The description, for people.
+        /// A description of the error, for people.
         detail: String,
     },
     /// A text that should be one ToolCall_V2 envelope.

@@ -90,13 +90,13 @@ pub enum ErrorKind {
     InvalidJson,
     /// Bytes that are not UTF-8.
     InvalidUtf8,
-    /// A duplicate key.
+    /// An object with the same key twice.
     DuplicateKey,
     /// Misplaced data, which is not shown.
     UnexpectedData,
     /// The provider reported an error.
     Upstream,
-    /// Something exceeded its limit.
+    /// Input that exceeds a limit, such as a name that is too long.
     Limit,
 }
 
@@ -120,7 +120,7 @@ impl ErrorKind {
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason<'a> {
-    /// It finished.
+    /// It finished its answer.
     Stop,
     /// It waits for the outputs of its calls.
     ToolCalls,
@@ -128,9 +128,9 @@ pub enum FinishReason<'a> {
     Length,
     /// A content filter stopped it.
     ContentFilter,
-    /// Something failed.
+    /// The provider failed to complete the answer.
     Error,
-    /// A provider-specific reason.
+    /// Another reason, in the provider's words.
     Other(&'a str),
 }
 

@@ -21,13 +21,13 @@ pub const DEPTH_MAX: usize = 512;
 /// An event of a document. Text borrows from what was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// `{`.
+    /// An object begins: `{`.
     ObjectStart,
-    /// `}`.
+    /// An object ends: `}`.
     ObjectEnd,
-    /// `[`.
+    /// An array begins: `[`.
     ArrayStart,
-    /// `]`.
+    /// An array ends: `]`.
     ArrayEnd,
     /// The quote that begins a key.
     KeyStart,
@@ -45,9 +45,9 @@ pub enum Event<'a> {
     Number(&'a str),
     /// The end of a number.
     NumberEnd,
-    /// `true` or `false`.
+    /// The word `true` or `false`.
     Bool(bool),
-    /// `null`.
+    /// The word `null`.
     Null,
 }
 
@@ -55,13 +55,13 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} at byte {offset}")]
 pub struct JsonError {
-    /// The kind of error.
+    /// What is wrong at that place.
     pub kind: ErrorKind,
     /// The byte offset from the beginning of the text.
     pub offset: u64,
 }
 
-/// The kinds of errors.
+/// What can be wrong with a text that should be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -69,9 +69,9 @@ pub enum ErrorKind {
     Unexpected,
     /// A control character inside a string, which must be escaped.
     Control,
-    /// An invalid escape.
+    /// A backslash in a string that begins no valid escape.
     Escape,
-    /// More levels than [`DEPTH_MAX`].
+    /// Objects and arrays nested more than [`DEPTH_MAX`] levels deep.
     Depth,
     /// The text ended inside the document.
     Truncated,
@@ -98,7 +98,7 @@ pub struct Progress {
     pub done: bool,
 }
 
-/// Reads one document.
+/// Parses one document: push text as it arrives, then finish.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     state: State,

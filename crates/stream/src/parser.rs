@@ -23,7 +23,7 @@ pub trait StreamParser {
     fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), ParserError>;
 }
 
-/// Never fails.
+/// Its methods never return an error.
 impl StreamParser for Parser {
     #[inline]
     fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), ParserError> {

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use crate::failure::{self, WireError};
 use crate::sse;
 
-/// An incremental decoder.
+/// Decodes one answer, incrementally.
 #[derive(Debug, Default)]
 pub struct Decoder {
     sse: sse::Decoder,
@@ -52,7 +52,7 @@ impl Decoder {
         sse.push(bytes, |data| read(data, events, seen))
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and appends the events of a last frame that was not terminated.
     pub fn finish(&mut self, events: &mut Vec<StreamEvent>) {
         let Self { sse, seen } = self;
         sse.finish(|data| read(data, events, seen));

@@ -12,7 +12,7 @@ pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How much buffer is kept for the next event.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
-/// An incremental decoder.
+/// Decodes one stream, incrementally.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The beginning of an unfinished line.
@@ -36,7 +36,7 @@ pub(crate) struct Named<'a> {
     pub(crate) end: usize,
 }
 
-/// An event exceeded [`EVENT_BYTES_MAX`].
+/// An event of the stream is longer than [`EVENT_BYTES_MAX`].
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("an event of the stream is longer than {EVENT_BYTES_MAX} bytes")]
 pub struct EventTooLong;

@@ -24,7 +24,7 @@ use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
 use crate::parser::StreamParser;
 
-/// A complete call.
+/// A complete call, in the format ToolCall_V2.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ToolCallV2 {
     /// The name of the tool.
@@ -77,7 +77,7 @@ fn quote(text: &str, json: &mut String) {
     json.push('"');
 }
 
-/// As an envelope.
+/// Formats the call as an envelope, like [`ToolCallV2::to_json`].
 impl fmt::Display for ToolCallV2 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_json())
@@ -161,10 +161,10 @@ impl Gathered {
     }
 }
 
-/// What an adapter emits.
+/// The output of a [`LegacyToolCallAdapter`].
 #[derive(Debug)]
 pub enum Adapted<'a> {
-    /// A complete call.
+    /// A call that is complete, with its arguments.
     Call(ToolCallV2),
     /// An error; an incomplete call is only this.
     Error(ParserError),
@@ -210,7 +210,7 @@ impl<P: StreamParser> LegacyToolCallAdapter<P> {
         parser.push(bytes, &mut Adapting { calls, held, sink })
     }
 
-    /// Ends the stream.
+    /// Ends the stream: emits what was held back. An open call becomes an error.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Adapted<'_>)) -> Result<(), ParserError> {
         let Self { parser, calls, bytes: held } = self;
         parser.finish(&mut Adapting { calls, held, sink })

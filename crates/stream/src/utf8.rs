@@ -3,17 +3,17 @@
 //! Invalid UTF-8 is reported as separate pieces, one for each invalid sequence, as the standard library
 //! counts them; callers that want text put U+FFFD there.
 
-/// An incremental decoder.
+/// Decodes one stream, incrementally.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     held: [u8; 4],
     held_len: usize,
 }
 
-/// A decoded piece.
+/// A piece of the decoded stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Text; never empty.
+    /// Valid text; never empty.
     Text(&'a str),
     /// This many bytes are not a character.
     Invalid(usize),

@@ -32,13 +32,10 @@ mod tests;
 /// Parses Chat Completions, current and former.
 pub(crate) type Chat = Wire<chat::Chat>;
 
-/// Parses Anthropic's Messages.
 pub(crate) type Anthropic = Wire<anthropic::Anthropic>;
 
-/// Parses Gemini's answers.
 pub(crate) type Gemini = Wire<gemini::Gemini>;
 
-/// Parses the Responses API.
 pub(crate) type Responses = Wire<responses::Responses>;
 
 /// Most calls of one answer; a provider that sends more is not trusted with memory.

@@ -20,9 +20,9 @@ use crate::event::{Event, Sink};
 /// The tags of one kind of block, in ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tags {
-    /// The open tag.
+    /// The tag that begins a block, such as `<proposed_plan>`.
     pub open: &'static str,
-    /// The close tag.
+    /// The tag that ends a block, such as `</proposed_plan>`.
     pub close: &'static str,
 }
 

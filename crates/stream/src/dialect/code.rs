@@ -3,7 +3,6 @@
 use crate::dialect::body::{Body, Out, Step};
 use crate::event::ErrorKind;
 
-/// The format of code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeSpec {
     /// The tool that runs it.

@@ -16,7 +16,7 @@ mod marks;
 /// The detected dialect of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Detection {
-    /// The detected format.
+    /// The most likely format.
     pub format: &'static Format,
     /// The confidence in percent: 99 is a token that no other format has, 50 a guess.
     pub confidence: u8,

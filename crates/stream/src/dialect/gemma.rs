@@ -151,7 +151,6 @@ enum Over {
     Missing,
 }
 
-/// An open call.
 #[derive(Debug)]
 struct Call {
     args: Args,

@@ -26,7 +26,6 @@ use crate::event::{ErrorKind, Event, Sink};
 use crate::shape::{Shape, Verdict};
 use crate::utf8::{self, Decoder};
 
-/// Parses Harmony as text.
 #[derive(Clone, Debug)]
 pub(crate) struct Harmony {
     lexer: Lexer<Marker>,
@@ -106,7 +105,7 @@ impl<V: Vocabulary> Tokens<V> {
         self
     }
 
-    /// Parses the next token.
+    /// Parses the next token, given by its id.
     pub fn push(&mut self, id: u32, sink: &mut dyn Sink) {
         let special = SPECIAL.iter().find(|(known, _)| *known == id);
         // Both tables list all markers; a test ensures that.
@@ -151,7 +150,7 @@ impl<V: Vocabulary> Tokens<V> {
         true
     }
 
-    /// Ends the stream.
+    /// Ends the stream: emits what was held back, and closes an open call.
     pub fn finish(&mut self, sink: &mut dyn Sink) {
         self.end_text(sink);
         self.machine.finish("", self.at, sink);
@@ -178,7 +177,7 @@ fn give(machine: &mut Machine<Calls>, piece: utf8::Piece<'_>, at: &mut u64, sink
 #[derive(Clone, Debug, Default)]
 struct Calls {
     next_index: u32,
-    /// The open call.
+    /// Number of the open call.
     index: u32,
     arguments: Arguments,
     /// Tools that take free text.

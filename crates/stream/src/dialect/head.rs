@@ -31,7 +31,6 @@ pub(crate) enum Name {
     Kind,
 }
 
-/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Headed {
     head: Head,

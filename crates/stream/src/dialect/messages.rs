@@ -77,7 +77,6 @@ pub(crate) trait Flavor {
     fn close(&mut self, how: Close, range: Range<u64>, sink: &mut dyn Sink);
 }
 
-/// Parses messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine<F> {
     state: State,
@@ -330,13 +329,11 @@ impl<F: Flavor> Machine<F> {
     }
 }
 
-/// A parsed header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Header {
     origin: Origin,
     start: u64,
     segment: Segment,
-    /// The current word.
     word: String,
     word_is_long: bool,
     words: usize,

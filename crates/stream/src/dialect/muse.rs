@@ -18,7 +18,6 @@ use crate::dialect::messages::{Close, Flavor, Header, Machine, Marker, Route, So
 use crate::dialect::spec::Compiled;
 use crate::event::Sink;
 
-/// Parses Muse.
 pub(crate) struct Muse {
     lexer: Lexer<Marker>,
     machine: Machine<Calls>,

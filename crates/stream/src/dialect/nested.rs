@@ -25,7 +25,6 @@ use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::escape::escape;
 use crate::event::ErrorKind;
 
-/// The element format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NestedSpec {
     /// Precedes every tag.
@@ -39,7 +38,6 @@ pub(crate) struct NestedSpec {
     pub(crate) item: &'static str,
 }
 
-/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Nested {
     spec: NestedSpec,

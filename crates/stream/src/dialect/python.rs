@@ -62,7 +62,6 @@ pub(crate) struct Python {
     /// A bracket between calls was reported.
     stray: bool,
     name: String,
-    /// The open call.
     call: Option<Call>,
 }
 
@@ -245,7 +244,6 @@ impl Body for Python {
     }
 }
 
-/// An open call.
 #[derive(Debug)]
 struct Call {
     args: Args,

@@ -20,7 +20,6 @@ use crate::dialect::lexical::{self, Scan};
 use crate::dialect::{Engine, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::event::{ErrorKind, Event, Sink};
 
-/// Parses ReAct.
 #[derive(Clone, Debug)]
 pub(crate) struct React {
     state: State,

@@ -192,7 +192,6 @@ impl Grammar {
     }
 }
 
-/// A compiled format.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) tools: Tools,

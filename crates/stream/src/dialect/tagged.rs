@@ -44,7 +44,6 @@ use crate::escape::escape;
 use crate::event::{ErrorKind, Event, Sink};
 use crate::find::{find, find_unclean};
 
-/// The tag format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tags {
     /// How the name of the tool follows the marker.
@@ -106,7 +105,6 @@ impl Key {
     }
 }
 
-/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     tags: Tags,

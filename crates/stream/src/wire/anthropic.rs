@@ -21,7 +21,6 @@ pub(crate) struct Anthropic {
     usage: WireUsage,
 }
 
-/// An open call.
 #[derive(Debug)]
 struct Open {
     index: Option<u64>,

@@ -4,7 +4,6 @@ use crate::event::{ErrorKind, Event};
 use crate::shape::{Shape, Verdict};
 use crate::wire::Out;
 
-/// A started call.
 #[derive(Debug)]
 pub(super) struct Call {
     index: u32,
@@ -20,7 +19,6 @@ enum Arguments {
     },
 }
 
-/// Why a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The provider reported that it, or the answer, is complete.

@@ -48,7 +48,6 @@ pub(super) enum Value<'a> {
 /// Why a value cannot be written at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misplaced {
-    /// The path is invalid.
     Path,
     /// The path leads back to a closed place.
     Again,

@@ -28,7 +28,6 @@ struct Item {
     call_id: String,
     /// Which parts were emitted, one bit each.
     said: [u64; 3],
-    /// An open call.
     call: Option<Call>,
     /// Arguments came for a call that has not begun; its end repeats them.
     is_nameless: bool,
