@@ -85,7 +85,6 @@ impl Ending<'_> {
     }
 }
 
-/// A compacted history.
 #[derive(Debug)]
 pub(crate) struct NewHistory {
     pub(crate) entries: Vec<Entry>,

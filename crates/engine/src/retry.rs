@@ -50,7 +50,6 @@ pub enum Decision {
         attempt: u32,
         delay: Duration,
     },
-    /// Give up.
     GiveUp,
 }
 

@@ -40,7 +40,6 @@ pub struct Terminals {
     pub stderr: bool,
 }
 
-/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// For the answer.

@@ -34,7 +34,6 @@ pub enum LockError {
         /// How long we waited.
         waited: Duration,
     },
-    /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -14,9 +14,7 @@ use crate::item::{self, Class};
 /// What is in the log but not in the history, because it was too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Number of items.
     pub items: u64,
-    /// Their size in bytes.
     pub bytes: u64,
 }
 
@@ -31,7 +29,6 @@ impl LeftOut {
     }
 }
 
-/// The growing history.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     slots: Vec<Slot>,

@@ -133,7 +133,6 @@ fn last_words_or(said: &str, log: &Path) -> String {
     if said.is_empty() { format!("; see {}", log.display()) } else { format!(": {said}") }
 }
 
-/// Progress of a start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
     Started,

@@ -17,7 +17,6 @@ use crate::log::{self, Entry, Level, Log};
 use crate::serve::{self, Limits, Listeners, LoadState, LoadedModel, Parts, Server};
 use crate::tools::{Settings, Tools, ToolsError};
 
-/// Default idle timeout.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// How the engine's threads wait for each other: they spin for some tens of microseconds, then sleep. This is

@@ -15,7 +15,6 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// Returns the context size: tokens of a prompt and its answer together.
     fn context_tokens(&self) -> u32;
 
-    /// Tokenizes a prompt.
     fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
         self.tokenise_while(pieces, &mut |_| true)
     }
@@ -96,7 +95,6 @@ pub enum Step {
         /// Prompt tokens found in the KV cache.
         cached: u32,
     },
-    /// A generated token.
     Token(u32),
     Ended(Ended),
 }

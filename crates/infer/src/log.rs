@@ -35,7 +35,6 @@ pub enum Entry<'a> {
         version: &'a str,
         pid: u32,
     },
-    /// The model is loaded.
     Loaded {
         model: &'a str,
         load_ms: u64,
@@ -132,7 +131,6 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The log file.
 #[derive(Debug)]
 pub struct Log {
     file: Option<Mutex<Open>>,

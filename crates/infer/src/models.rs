@@ -147,7 +147,6 @@ impl Models {
         &self.folder
     }
 
-    /// Lists all models.
     pub fn list(&self) -> Listing {
         let (manifest, note) = Manifest::read(&self.folder);
         let mut models = BTreeMap::new();

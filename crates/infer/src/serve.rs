@@ -68,7 +68,6 @@ pub const PROTOCOL_HEADER: &str = "x-heddle-protocol";
 /// The header with the id of a request.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// Limits of the server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections per listener; a new one replaces one that has not requested anything, or is refused.
@@ -106,7 +105,6 @@ impl Default for Limits {
     }
 }
 
-/// How a client connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// Through the Unix socket that only its owner can open.
@@ -308,7 +306,6 @@ impl Server {
         }))
     }
 
-    /// Moves to another phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let later = phase > *now;

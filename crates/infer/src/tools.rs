@@ -130,7 +130,6 @@ pub struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Completed,
-    /// Tools are off.
     Off,
     /// This tool is not on the list.
     NotAllowed,

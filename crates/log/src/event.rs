@@ -25,7 +25,6 @@ pub enum LogEvent {
     TaskStarted(TaskStarted),
     /// A turn ended by itself, successfully or not. Also written as `turn_complete`.
     TaskComplete(TaskComplete),
-    /// A turn was interrupted.
     TurnAborted(TurnAborted),
     /// An item is final.
     ItemCompleted(Box<ItemCompleted>),
@@ -252,7 +251,6 @@ pub struct TokenCount {
     pub rate_limits: Option<Raw>,
 }
 
-/// Token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenInfo {
     /// For the whole thread.

@@ -40,7 +40,6 @@ pub struct Line<'a> {
 pub struct Payload<'a>(&'a str);
 
 impl<'a> Payload<'a> {
-    /// Wraps `text`.
     pub fn new(text: &'a str) -> Self {
         Self(text)
     }

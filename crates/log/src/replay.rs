@@ -41,18 +41,13 @@ pub enum Step<'a> {
     Original(&'a str),
     /// The settings of a turn.
     Context(Unread<'a, TurnContext>),
-    /// A turn started.
     TurnBegan {
         /// Its id; empty if the log does not name it.
         id: Cow<'a, str>,
         event: EventStep<'a>,
     },
     /// The open turn ended.
-    TurnEnded {
-        /// How it ended.
-        end: TurnEnd,
-        event: EventStep<'a>,
-    },
+    TurnEnded { end: TurnEnd, event: EventStep<'a> },
     /// Turns were rolled back: [`Replay::turns`] has the remaining ones.
     RolledBack {
         /// The number of turns, counting only those with a message of the user.
@@ -261,7 +256,6 @@ fn read_mended<T: DeserializeOwned>(json: &str) -> Option<T> {
     })
 }
 
-/// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventStep<'a> {
     json: &'a str,

@@ -23,14 +23,12 @@ pub struct Turn<'a> {
     pub end: TurnEnd,
 }
 
-/// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// It has not ended, or its process died and nothing came after.
     Open,
     /// With an answer.
     Completed,
-    /// With an error.
     Failed,
     /// Interrupted by the user.
     Interrupted,

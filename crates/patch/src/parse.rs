@@ -57,7 +57,6 @@ pub enum Operation {
         /// The whole file; empty, or ending in a newline.
         contents: String,
     },
-    /// Removes a file.
     Delete {
         /// The path as written.
         path: String,

@@ -116,7 +116,6 @@ pub struct Argument {
     pub at: RulePlace,
 }
 
-/// A literal value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Literal {
     String(String),

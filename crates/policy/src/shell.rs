@@ -60,7 +60,6 @@ pub enum Feature {
     Glob,
     /// `[ … ]`, `[[ … ]]` or arithmetic.
     Test,
-    /// A background command.
     Background,
 }
 

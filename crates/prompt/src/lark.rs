@@ -127,7 +127,6 @@ fn is_terminal(name: &str) -> bool {
     name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
-/// Largest grammar, in bytes.
 const BYTES_MAX: usize = 64 * 1024;
 /// Largest expanded terminal, in bytes.
 const TERMINAL_BYTES_MAX: usize = 16 * 1024;

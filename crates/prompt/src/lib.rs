@@ -44,7 +44,6 @@ pub enum Piece {
     Special(String),
 }
 
-/// Sampling parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// 0 is greedy sampling.
@@ -101,7 +100,6 @@ pub struct Facts {
     pub end: Option<String>,
 }
 
-/// A generated token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     pub id: u32,
@@ -113,7 +111,7 @@ pub struct Token<'a> {
 /// A piece of an answer, as decoded from tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
-    /// Reasoning text.
+    /// A part of the reasoning.
     Reasoning(&'a str),
     /// Text on the way to the answer, such as before a call: progress, never the answer.
     Commentary(&'a str),

@@ -101,7 +101,6 @@ impl Reader {
         Self { source, ids, out: Out { unwrapped, ..Out::default() }, reasoning_tokens: 0 }
     }
 
-    /// Decodes the next token.
     pub fn push(&mut self, token: Token<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
         let mut thought = false;
         let mut sink = |delta: Delta<'_>| {

@@ -28,7 +28,6 @@ pub enum Refusal {
         used: u64,
         /// Tokens that must be left for the answer.
         wanted: u64,
-        /// The model's context size.
         limit: u64,
     },
     /// Send far fewer tokens: counting was stopped early.
@@ -36,7 +35,6 @@ pub enum Refusal {
     FarTooLong {
         /// Tokens counted so far.
         counted: u64,
-        /// The model's context size.
         limit: u64,
     },
     /// Send fewer bytes.

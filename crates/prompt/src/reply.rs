@@ -226,7 +226,6 @@ impl Reply {
         self.done(entry, status, out);
     }
 
-    /// Finishes the answer.
     pub fn finish(&mut self, ending: Ending, usage: Usage, out: &mut Vec<u8>) {
         self.begin(out);
         if self.end.is_some() {

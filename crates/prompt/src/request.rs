@@ -76,7 +76,6 @@ pub struct Title {
     pub strict: Option<bool>,
 }
 
-/// Largest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most items, or messages, in a request.
 pub const ITEMS_MAX: usize = 65_536;
@@ -90,7 +89,6 @@ pub const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
 pub const DEPTH_MAX: usize = 64;
 /// Longest name, key or stop string, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Most stop strings.
 pub const STOPS_MAX: usize = 16;
 /// Longest text that an answer repeats, in bytes: a stream contains it three times.
 pub const REPEATED_BYTES_MAX: usize = 256 * 1024;

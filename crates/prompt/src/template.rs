@@ -18,7 +18,6 @@ use crate::date::Date;
 const FUEL_PER_BYTE: u64 = 64;
 const FUEL_MIN: u64 = 1 << 22;
 
-/// Longest template, in bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 
 /// A chat template, and what it supports.

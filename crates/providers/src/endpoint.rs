@@ -52,7 +52,6 @@ pub struct Endpoint {
     pub wire_api: WireApi,
     /// Query parameters to add; some contain keys.
     pub query: Vec<(String, Redacted)>,
-    /// Headers to add.
     pub headers: Vec<(String, Redacted)>,
     pub auth: Auth,
     /// How long a stream may be silent.

@@ -30,7 +30,6 @@ use crate::thread::{ThreadParts, ThreadState};
 pub enum Control {
     /// Add input.
     Steer(Vec<KnownItem>),
-    /// Interrupt the turn.
     Interrupt,
 }
 
@@ -74,7 +73,6 @@ type Stored = Result<(), String>;
 
 type Storing = Pin<Box<dyn Future<Output = Stored> + Send>>;
 
-/// A sync in progress.
 struct Syncing {
     /// The last write that it covers.
     written: u64,

@@ -75,7 +75,6 @@ pub struct TextDialect {
     pub options: stream::dialect::Options,
 }
 
-/// Settings of a thread.
 #[derive(Debug)]
 pub struct ThreadOptions {
     pub request: RequestOptions,
@@ -87,7 +86,6 @@ pub struct ThreadOptions {
     pub compact_at: Option<u64>,
     /// Seed for the jitter of delays.
     pub seed: u64,
-    /// The time of day.
     pub clock: Clock,
     /// The settings of turns, as the log records them.
     pub turn_context: TurnContext,

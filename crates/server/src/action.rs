@@ -42,7 +42,6 @@ pub enum Input<'a> {
         /// The request that asked for it.
         request: RequestId,
         thread: ThreadId,
-        /// The purpose.
         reading: Reading,
         result: Result<Box<Thread>, RpcError>,
     },
@@ -74,7 +73,6 @@ pub enum Input<'a> {
 /// What the caller must do for a connection.
 #[derive(Debug)]
 pub enum Action {
-    /// Send a line.
     Send(String),
     /// Print a note for the operator of the program.
     Note(String),
@@ -92,7 +90,6 @@ pub enum Action {
         /// The request that asks for it.
         request: RequestId,
         thread: ThreadId,
-        /// The purpose.
         reading: Reading,
         /// Whether to include its turns.
         turns: bool,
@@ -170,7 +167,6 @@ pub struct OpenedThread {
     pub id: ThreadId,
     /// The thread, with turns if they were requested.
     pub thread: Thread,
-    /// Its settings.
     pub running: ThreadSettings,
     pub usage: Usage,
     /// Size of the model's context window.

@@ -50,7 +50,6 @@ struct Client {
     opted_out: HashSet<String>,
 }
 
-/// A loaded thread.
 struct LoadedThread {
     thread: Thread,
     running: ThreadSettings,
@@ -58,7 +57,6 @@ struct LoadedThread {
     window: Option<u64>,
     /// Whether it has a file.
     saved: bool,
-    /// The running turn.
     turn: Option<TurnFace>,
     failed: bool,
     /// Whether it is closing, and which requests want it archived after that.

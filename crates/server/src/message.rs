@@ -58,7 +58,6 @@ pub enum Unreadable {
 }
 
 impl Incoming {
-    /// Parses a line.
     pub fn parse(line: &[u8]) -> Result<Self, Unreadable> {
         let refused = |error: serde_json::Error| Unreadable::Json(error.to_string());
         let mut fields: HashMap<String, Box<RawValue>> = match std::str::from_utf8(line) {

@@ -15,13 +15,11 @@ use crate::wire::{Item, Status, Thread, Turn, TurnError};
     reason = "the fields are those of the protocol, and say no more than it does"
 )]
 pub enum Notification {
-    /// A thread was created.
     #[serde(rename = "thread/started")]
     ThreadStarted { thread: Box<Thread> },
     /// The status of a thread changed.
     #[serde(rename = "thread/status/changed")]
     ThreadStatusChanged { thread_id: String, status: Status },
-    /// A thread was archived.
     #[serde(rename = "thread/archived")]
     ThreadArchived { thread_id: String },
     /// A thread was restored from the archive.
@@ -30,10 +28,8 @@ pub enum Notification {
     /// Tokens were used.
     #[serde(rename = "thread/tokenUsage/updated")]
     TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
-    /// A turn started.
     #[serde(rename = "turn/started")]
     TurnStarted { thread_id: String, turn: Turn },
-    /// A turn ended.
     #[serde(rename = "turn/completed")]
     TurnCompleted { thread_id: String, turn: Turn },
     /// The plan of the model changed.
@@ -44,7 +40,6 @@ pub enum Notification {
         explanation: Option<String>,
         plan: Vec<Value>,
     },
-    /// An item started.
     #[serde(rename = "item/started")]
     ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
     /// An item is final.

@@ -33,7 +33,6 @@ pub enum Request {
     ThreadResume(Resume),
     /// Creates a thread that continues another.
     ThreadFork(Resume),
-    /// Archives a thread.
     ThreadArchive(ThreadId),
     /// Restores a thread from the archive.
     ThreadUnarchive(ThreadId),
@@ -45,9 +44,7 @@ pub enum Request {
     },
     /// Returns turns of a thread.
     TurnsList(TurnsList),
-    /// Starts a turn.
     TurnStart(TurnStart),
-    /// Interrupts a turn.
     TurnInterrupt {
         thread: ThreadId,
         /// The turn; empty for the running one.
@@ -260,7 +257,6 @@ pub enum ItemsView {
 pub struct TurnStart {
     #[serde(skip, default = "nobody")]
     pub thread: ThreadId,
-    /// The user's input.
     pub input: Vec<UserInput>,
     /// The client's id for the message.
     #[serde(default)]
@@ -286,10 +282,7 @@ pub enum UserInput {
         url: String,
     },
     /// An image in a file.
-    LocalImage {
-        /// Path of the file.
-        path: String,
-    },
+    LocalImage { path: String },
 }
 
 /// A placeholder for an id that is filled in later.

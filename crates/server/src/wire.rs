@@ -38,7 +38,6 @@ pub struct Thread {
     pub model_provider: String,
     pub model: Option<String>,
     pub reasoning_effort: Option<String>,
-    /// When it was created.
     pub created_at: i64,
     /// When it was last written to.
     pub updated_at: i64,
@@ -232,17 +231,14 @@ impl Turn {
     }
 }
 
-/// State of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnStatus {
     /// It ended with an answer.
     Completed,
-    /// It was interrupted.
     Interrupted,
     /// It ended with an error.
     Failed,
-    /// It is running.
     InProgress,
 }
 
@@ -331,7 +327,7 @@ pub enum Body {
         error: Option<Value>,
         duration_ms: Option<u64>,
     },
-    /// A web search.
+    /// A web search that the provider ran.
     WebSearch { id: String, query: String, action: Option<Value> },
     /// The history was replaced by a summary.
     ContextCompaction { id: String },

@@ -96,7 +96,6 @@ pub enum EntryKind {
     Other,
 }
 
-/// File metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Its length in bytes.

@@ -66,7 +66,6 @@ impl fmt::Debug for Index {
 /// Which files are checked before a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
-    /// All of them.
     Every,
     /// Those that may have been written to, if all were checked a moment ago.
     Likely,

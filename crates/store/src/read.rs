@@ -36,7 +36,6 @@ pub struct Damage {
     pub what: DamageKind,
 }
 
-/// The kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DamageKind {
     /// The file ends in the middle of a line.

@@ -69,11 +69,7 @@ pub enum StoreError {
     },
     /// A disk operation failed.
     #[error("cannot access {}{}", path.display(), advice(source))]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// A store that is not made of files failed.
     #[error("the threads could not be reached")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -66,7 +66,6 @@ pub struct Entry {
     pub status: Option<u16>,
     /// Body of an answer that is not a stream; anything but a string is written as JSON.
     pub body: Option<Value>,
-    /// Further response headers.
     pub headers: BTreeMap<String, Value>,
     /// Answers with `body` even if the status is 200.
     pub json: bool,

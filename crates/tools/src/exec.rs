@@ -376,7 +376,6 @@ pub(crate) enum Intent {
     },
 }
 
-/// Arguments of `exec_command`.
 #[derive(Deserialize)]
 pub(crate) struct ExecArguments {
     cmd: String,

@@ -114,7 +114,6 @@ impl Spot {
         }
     }
 
-    /// Creates a new file.
     pub(crate) fn create(&self, mode: RawMode) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(openat(self.at(), &self.name, flags, Mode::from_raw_mode(mode))?.into())
@@ -138,7 +137,6 @@ impl Spot {
         Ok(renameat(self.at(), &self.name, to.at(), &to.name)?)
     }
 
-    /// Creates a hard link.
     pub(crate) fn link(&self, to: &Self) -> io::Result<()> {
         Ok(linkat(self.at(), &self.name, to.at(), &to.name, AtFlags::empty())?)
     }

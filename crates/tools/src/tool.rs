@@ -31,7 +31,6 @@ pub trait Tool: Send + Sync {
 /// A running call; its output is what the model reads.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + Send + 'a>>;
 
-/// Description of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// The name that the model uses.

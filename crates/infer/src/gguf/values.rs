@@ -119,7 +119,6 @@ impl Values {
         Err(GgufError::Invalid(format!("its alignment is {alignment}")))
     }
 
-    /// Assembles the header.
     pub(super) fn header(mut self, parameters: u64, file_bytes: u64) -> Result<Header, GgufError> {
         let architecture = self
             .texts

@@ -108,7 +108,6 @@ fn which(repository: &str, files: &[String]) -> String {
     text.trim_end().to_owned()
 }
 
-/// Downloads models.
 #[derive(Debug)]
 pub struct Puller<'a> {
     /// Where they go.
@@ -370,7 +369,6 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    /// Restarts the download.
     fn restart(
         &mut self,
         why: &'static str,

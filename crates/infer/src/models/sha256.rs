@@ -6,7 +6,6 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
-/// An incremental SHA-256 hash.
 #[derive(Clone)]
 pub struct Sha256(Context);
 

@@ -126,7 +126,6 @@ impl Account {
         }
     }
 
-    /// Records a tool call.
     pub(crate) fn called(&mut self, name: &str) {
         if self.tools.len() < TOOLS_NAMED_MAX {
             self.tools.push(name.to_owned());

@@ -186,7 +186,6 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// The default `Retry-After`.
 const RETRY_AFTER_SECONDS: u64 = 1;
 /// How much of an unknown path is repeated.
 const PATH_BYTES_SHOWN: usize = 100;

@@ -239,7 +239,6 @@ const KINDS: [&str; 7] = ["string", "number", "integer", "boolean", "object", "a
 /// Most schemas that references may lead to: the grammar compiler follows them recursively.
 pub(crate) const REFERENCES_MAX: usize = 256;
 
-/// Largest count.
 const COUNT_MAX: u64 = 1_000_000_000;
 
 /// Numeric limits between which the grammar compiler can express numbers digit by digit.

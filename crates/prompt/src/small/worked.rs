@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// An example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Example {
     pub(crate) asked: &'static str,

@@ -43,7 +43,6 @@ fn absent() -> io::Result<BpfProgram> {
     Ok(program)
 }
 
-/// Calls that are refused.
 fn refused(level: Level, network: bool) -> io::Result<BpfProgram> {
     let mut rules = Rules::new();
     for call in ALWAYS {

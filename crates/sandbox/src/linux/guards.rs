@@ -55,7 +55,6 @@ pub(crate) struct Guards {
 #[derive(Debug)]
 struct ActiveGuard {
     path: PathBuf,
-    /// Its parent directory.
     parent: OwnedFd,
     name: OsString,
     guard: OwnedFd,

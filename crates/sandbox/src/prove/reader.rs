@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Read limit.
 const BYTES_MAX: u64 = 64 * 1024;
 /// How long the last read may take.
 const PATIENCE: Duration = Duration::from_secs(1);

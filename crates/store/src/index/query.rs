@@ -55,7 +55,6 @@ pub enum Sort {
     Created,
 }
 
-/// Direction of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     #[default]

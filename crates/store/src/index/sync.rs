@@ -468,7 +468,6 @@ pub(super) fn put_lines(db: &mut Connection, thread: &Source<'_>) -> rusqlite::R
     change.commit()
 }
 
-/// Forgets a thread.
 pub(super) fn forget(db: &mut Connection, id: ThreadId) -> rusqlite::Result<()> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     Writer::new(&change, Path::new(""))?.thread(id, None)?;

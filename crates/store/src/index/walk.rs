@@ -20,12 +20,10 @@ use crate::files::take_apart;
 /// The directories with threads, and their last seen state.
 pub(super) type Folders = HashMap<String, Arc<Folder>>;
 
-/// A directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folder {
     /// When a name in it was last added or removed; 0 if that was too recent to rely on.
     pub(super) changed: i64,
-    /// Its subdirectories.
     pub(super) folders: Vec<String>,
     /// The thread files in it.
     pub(super) files: Vec<File>,
@@ -44,7 +42,6 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     /// When it was last written, in nanoseconds.
     pub(super) mtime: i64,
-    /// Its inode number.
     pub(super) inode: u64,
 }
 
@@ -83,7 +80,6 @@ impl<'a> Named<'a> {
 /// Which files of unchanged directories are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look<'a> {
-    /// All of them.
     All,
     /// Those of these threads, and the most recently written ones.
     Likely(&'a HashSet<ThreadId>),
