@@ -170,7 +170,8 @@ fn is_within(directory: &Path, roots: &[PathBuf]) -> bool {
 /// Returns an unpredictable number.
 fn random() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
-    getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
+    getrandom::getrandom(&mut bytes)
+        .map_err(|error| anyhow!("the operating system provides no random numbers: {error}"))?;
     Ok(u64::from_le_bytes(bytes))
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
     let cwd = (!all).then_some(directory.as_str());
     heddle::threads::index::last(heddle.home(), cwd).ok_or_else(|| {
         Failure::usage(match all {
-            true => anyhow!("there is no thread yet"),
+            true => anyhow!("there is no thread yet; `heddle exec` starts one"),
             false => {
                 anyhow!("there is no thread in {directory} yet; --all includes other directories")
             }

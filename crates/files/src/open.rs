@@ -67,13 +67,13 @@ pub enum FileError {
     #[error("it is larger than {bytes_max} bytes; make it shorter")]
     TooLarge { bytes_max: u64 },
     /// The file is a pipe whose writer did not finish in time.
-    #[error("it is a pipe that was not written to its end within {seconds} s")]
+    #[error("it is a pipe whose writer did not finish within {seconds} s; give a file instead")]
     Silent {
         /// How long we waited.
         seconds: u64,
     },
     /// The file is in a directory that the caller must not read from.
-    #[error("it lies in a directory with locks and keys of heddle, which is closed")]
+    #[error("it is in a directory of heddle that contains locks and keys; move it elsewhere")]
     Closed,
     /// The file was expected to be text.
     #[error("it is not UTF-8 text; save it as that")]

@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{0}")]
     LocalModel(String),
     /// The operating system provides no random numbers, so no ids can be generated.
-    #[error("no random numbers: {0}")]
+    #[error("the operating system provides no random numbers, so no ids can be generated: {0}")]
     NoRandomNumbers(getrandom::Error),
     /// The method was called outside of a Tokio runtime.
     #[error(

@@ -145,13 +145,14 @@ impl Builder {
 
     /// Creates the [`Heddle`], or says what is missing or invalid.
     pub fn build(self) -> Result<Heddle, Error> {
-        let home =
-            self.home.ok_or_else(|| Error::settings("no home: say where threads are kept"))?;
+        let home = self
+            .home
+            .ok_or_else(|| Error::settings("no home is set: call `home` on the builder"))?;
         let absolute = |path: PathBuf, what: &str| match path.is_absolute() {
             true => Ok(path),
             // Only the working directory of the process could resolve it, and that is not read here.
             false => Err(Error::settings(format!(
-                "the {what} {} is not absolute: name it from the root",
+                "the {what} {} is a relative path: give an absolute one",
                 path.display()
             ))),
         };

@@ -266,7 +266,7 @@ async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
 async fn read_input(input: Input, directory: PathBuf) -> (KnownItem, Vec<String>) {
     let (parts, warnings) = if input.has_files() {
         let read = tokio::task::spawn_blocking(move || input.into_parts(&directory)).await;
-        read.unwrap_or_else(|ended| (Vec::new(), vec![format!("pictures were not read: {ended}")]))
+        read.unwrap_or_else(|ended| (Vec::new(), vec![format!("images were not read: {ended}")]))
     } else {
         input.into_parts(&directory)
     };

@@ -79,7 +79,7 @@ pub enum HealthError {
     )]
     NotOurs { socket: PathBuf },
     /// A different program answers.
-    #[error("what answers at {} is not a heddle daemon of this version", socket.display())]
+    #[error("the program that answers at {} is not a heddle daemon of this version; stop it first", socket.display())]
     Strange { socket: PathBuf },
 }
 

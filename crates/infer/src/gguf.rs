@@ -51,10 +51,14 @@ pub enum GgufError {
     #[error("this is not a GGUF file")]
     NotGguf,
     /// Convert it with a newer converter.
-    #[error("this is a GGUF file of version {0}; versions 2 and 3 can be read")]
+    #[error(
+        "this is a GGUF file of version {0}, but only versions 2 and 3 can be read; get another file of the model"
+    )]
     Version(u32),
     /// Download it again.
-    #[error("the file ends too early: it has {found} bytes and should have {wanted}")]
+    #[error(
+        "the file ends too early: it has {found} bytes and should have {wanted}; download it again"
+    )]
     Truncated {
         /// Expected size, as far as it was read.
         wanted: u64,

@@ -34,7 +34,7 @@ pub struct Home {
 #[non_exhaustive]
 pub enum HomeError {
     /// Another daemon is running.
-    #[error("a daemon is running here already{}", shown(*pid))]
+    #[error("a daemon is already running here{}; use that one, or stop it with `heddle daemon stop`", shown(*pid))]
     Taken {
         /// Its process id, if known.
         pid: Option<u32>,
@@ -348,7 +348,7 @@ pub fn random_hex(bytes: usize) -> io::Result<String> {
     let mut random = vec![0; bytes];
     ring::rand::SystemRandom::new()
         .fill(&mut random)
-        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        .map_err(|_| io::Error::other("the operating system provides no random numbers"))?;
     Ok(hex(&random))
 }
 

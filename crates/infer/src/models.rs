@@ -109,7 +109,9 @@ pub enum ModelsError {
              add it under another name with --name"
     )]
     Sum { path: String, name: String, got: String, want: String },
-    #[error("{path} is part of a model in {total} parts, of which {missing} is missing next to it")]
+    #[error(
+        "{path} is part of a model in {total} parts, of which {missing} is missing next to it: put it there, or download the model again"
+    )]
     Part { path: String, total: u32, missing: String },
     /// The model is in a folder that we must not change.
     #[error(

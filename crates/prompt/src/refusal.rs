@@ -21,7 +21,7 @@ pub enum Refusal {
     },
     /// Send fewer tokens.
     #[error(
-        "the request has {used} tokens and asks for at least {wanted} more; this model takes {limit} in all"
+        "the request has {used} tokens and asks for at least {wanted} more, but the context of this model is {limit} tokens; shorten the request"
     )]
     ContextFull {
         /// Tokens of the prompt.
@@ -31,14 +31,16 @@ pub enum Refusal {
         limit: u64,
     },
     /// Send far fewer tokens: counting was stopped early.
-    #[error("the request has more than {counted} tokens; this model takes {limit} in all")]
+    #[error(
+        "the request has more than {counted} tokens, but the context of this model is {limit} tokens; shorten it"
+    )]
     FarTooLong {
         /// Tokens counted so far.
         counted: u64,
         limit: u64,
     },
     /// Send fewer bytes.
-    #[error("the request is larger than {limit} bytes")]
+    #[error("the request is larger than {limit} bytes; shorten it")]
     TooLarge { limit: usize },
     /// Use a model that is available.
     #[error("the model `{model}` is not available here; `heddle models list` shows those that are")]

@@ -95,9 +95,11 @@ impl Finding {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProveError {
-    #[error("there is no attempt `{0}`")]
+    #[error(
+        "there is no attempt `{0}`; without arguments, `heddle sandbox prove` makes and names all of them"
+    )]
     Unknown(String),
-    #[error("no ground can be made in {}: {reason}", base.display())]
+    #[error("the test ground cannot be created in {}: {reason}", base.display())]
     Ground { base: PathBuf, reason: std::io::Error },
     #[error("this sandbox is not available here: {0}")]
     Unavailable(String),

@@ -411,7 +411,7 @@ fn with_host_tools(
         let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.is_empty() || name.len() > TOOL_NAME_MAX || !name.chars().all(usable) {
             return Err(Error::settings(format!(
-                "the tool name {name:?} cannot be used: take up to {TOOL_NAME_MAX} letters, digits, `_` and `-`"
+                "the tool name {name:?} cannot be used: use up to {TOOL_NAME_MAX} letters, digits, `_` and `-`"
             )));
         }
         let check: ArgumentCheck = match &input {
@@ -426,7 +426,9 @@ fn with_host_tools(
         tools.retain(|own| own.spec().name != name);
         tools.push(Box::new(ForeignTool::new(tool, HOST_SERVER, check, Arc::clone(workspace))));
         if !names.insert(name.clone()) {
-            return Err(Error::settings(format!("there are two tools with the name {name}")));
+            return Err(Error::settings(format!(
+                "there are two tools with the name {name}: rename one"
+            )));
         }
     }
     Ok(tools)

@@ -56,6 +56,7 @@ fn home(var: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
     if let Some(home) = set("HEDDLE_HOME").or_else(|| set("CODEX_HOME")) {
         return Ok(PathBuf::from(home));
     }
-    let user = set("HOME").ok_or_else(|| Error::settings("neither HEDDLE_HOME nor HOME is set"))?;
+    let user = set("HOME")
+        .ok_or_else(|| Error::settings("neither HEDDLE_HOME nor HOME is set: set one of them"))?;
     Ok(Path::new(&user).join(".heddle"))
 }

@@ -70,7 +70,9 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     }
     if let Some(model) = &preferences.model {
         if model.trim().is_empty() {
-            return Err(Error::settings("-m: the name of the model is empty"));
+            return Err(Error::settings(
+                "-m: the name of the model is empty: give a name, or leave out -m",
+            ));
         }
         config.model = Some(model.clone());
     }

@@ -46,7 +46,7 @@ pub enum HubError {
     )]
     Unreachable { host: String, why: String },
     /// It has a temporary problem, or asks us to wait.
-    #[error("{host} is busy (status {status})")]
+    #[error("{host} is busy (status {status}); try again later")]
     Busy { host: String, status: u16, retry_after: Option<Duration> },
     /// It does not exist, or is not accessible.
     #[error(

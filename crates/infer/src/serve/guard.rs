@@ -23,7 +23,9 @@ pub(crate) struct Token {
 impl Token {
     pub(crate) fn new(token: &Redacted) -> std::io::Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
-            .map_err(|_| std::io::Error::other("the system gives no random numbers"))?;
+            .map_err(|_| {
+                std::io::Error::other("the operating system provides no random numbers")
+            })?;
         let tag = hmac::sign(&key, token.expose().as_bytes());
         Ok(Self { key, tag })
     }

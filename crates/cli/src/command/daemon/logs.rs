@@ -21,7 +21,9 @@ pub(super) fn print(path: &Path, lines: usize, follow: bool) -> Result<ExitCode,
     let mut file = match files::open(path) {
         Ok(file) => file,
         Err(error) if error.is_missing() => {
-            return Err(Failure::failed(anyhow!("no daemon has run here yet")));
+            return Err(Failure::failed(anyhow!(
+                "no daemon has run here yet; `heddle daemon start` starts one"
+            )));
         }
         Err(error) => return Err(Failure::failed(anyhow!("{}: {error}", path.display()))),
     };

@@ -77,7 +77,8 @@ pub(super) fn uninstall(host: &HostEnv) -> Result<ExitCode, Failure> {
 
 fn path(host: &HostEnv) -> Result<PathBuf, Failure> {
     let set = |name: &str| host.env.get(name).filter(|value| !value.is_empty());
-    let user = set("HOME").ok_or_else(|| Failure::usage(anyhow!("HOME is not set")))?;
+    let user = set("HOME")
+        .ok_or_else(|| Failure::usage(anyhow!("HOME is not set; set it to your home directory")))?;
     let user = Path::new(user);
     let settings = set("XDG_CONFIG_HOME").map_or(user.join(".config"), PathBuf::from);
     Ok(KEEPER.path(user, &settings))

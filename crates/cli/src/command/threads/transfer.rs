@@ -66,8 +66,9 @@ fn export_to(
         Failure::failed(anyhow::Error::from(error).context(format!("{shown} could not be written")))
     };
     // A unique name, so that no existing file is overwritten.
-    let random = heddle::new_thread_id()
-        .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
+    let random = heddle::new_thread_id().map_err(|error| {
+        Failure::failed(anyhow!("the operating system provides no random numbers: {error}"))
+    })?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     let beside = path.with_file_name(format!(".{name}.{random}.part"));

@@ -338,7 +338,7 @@ fn starts_at_once_make_one_daemon() {
         .collect();
     let new = said.iter().filter(|said| said.contains("is running with")).count();
     assert_eq!(new, 1, "{said:?}");
-    check(&den.run(&["run", "--model", model.to_str().unwrap()]), 3, "running here already");
+    check(&den.run(&["run", "--model", model.to_str().unwrap()]), 3, "already running here");
 }
 
 #[test]
