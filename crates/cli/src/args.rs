@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Serve threads to another program as JSON-RPC over stdin and stdout. Implements part of the protocol.
+    /// Serve threads to another program, as JSON-RPC over stdin and stdout. Not all methods are supported yet.
     #[command(after_help = APP_SERVER_HELP)]
     AppServer(Box<AppServerArgs>),
     /// Run a command in the sandbox as the model would, or prove that the sandbox holds.
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Serve a local model to heddle and to other programs.
     #[command(subcommand, after_help = daemon::DAEMON_HELP)]
     Daemon(Box<daemon::DaemonCommand>),
-    /// Inspect internals.
+    /// Tools for debugging heddle itself.
     #[command(subcommand)]
     Debug(DebugCommand),
     /// Print a completion script for a shell.

@@ -52,10 +52,10 @@ pub(crate) enum ModelsCommand {
     /// Download a model from a Hugging Face repository.
     #[command(after_help = PULL_HELP)]
     Pull(PullArgs),
-    /// Register a model file.
+    /// Add a model file, so that it can be used by a name.
     #[command(after_help = ADD_HELP)]
     Add(AddArgs),
-    /// Remove a model. A file that was only linked is kept.
+    /// Remove a model. If it is a link, the file it points to is kept.
     Rm {
         /// Name of the model.
         name: String,
@@ -65,7 +65,7 @@ pub(crate) enum ModelsCommand {
         /// Name of the model.
         name: String,
     },
-    /// Describe a model and, with --run, how well it runs here.
+    /// Describe a model. With --run, also test how well it runs on this machine.
     #[command(after_help = PROBE_HELP)]
     Probe(ProbeArgs),
 }
@@ -108,7 +108,7 @@ pub(crate) struct ProbeArgs {
     /// The model, or the path of a file [default: the default model].
     pub(crate) name: Option<String>,
 
-    /// Also run the model.
+    /// Also run the model through the daemon.
     #[arg(long)]
     pub(crate) run: bool,
 

@@ -43,7 +43,7 @@ pub(crate) enum ThreadsCommand {
     /// Revert to an earlier turn. Later turns stay on disk but are no longer part of the thread.
     #[command(after_help = REVERT_HELP)]
     Revert(RevertArgs),
-    /// Export a thread to a single file that can be imported elsewhere.
+    /// Export a thread to one file, which can be imported elsewhere.
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
     /// Import threads from files, or from another program's directory.
@@ -98,11 +98,11 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
 
-    /// List only threads since this time.
+    /// List only threads updated since this time; with --sort created, created since.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
 
-    /// List only threads before this time.
+    /// List only threads updated before this time; with --sort created, created before.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
 
@@ -119,7 +119,7 @@ pub(crate) struct ListArgs {
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
 
-    /// Continue a list from this cursor.
+    /// Continue a list at this cursor, which the previous page ends with.
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 
