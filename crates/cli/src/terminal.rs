@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_stays_below() {
+    fn quoted_text_stays_indented() {
         for (text, want) in [
             ("one", "one"),
             ("a\nheddle: b\n  c\n", "a\n  heddle: b\n  c"),

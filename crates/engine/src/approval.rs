@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_reaches_further_than_what_was_on_offer() {
+    fn no_answer_exceeds_the_offered_scopes() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let remember = |text: &str| Answer::AcceptAndRemember(words(text));
         let offered = [Scope::Session, Scope::Prefix(words("git fetch"))];

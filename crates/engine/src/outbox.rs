@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_completed_before_it_is_on_disk() {
+    fn no_event_is_shown_before_it_is_on_disk() {
         let mut outbox = Outbox::default();
         let part = DeltaPart::Message;
         let delta = |text: &str| Event::Delta { item: ItemId(9), part, text: text.to_owned() };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_taken_back() {
+    fn unsaved_events_are_withdrawn() {
         let mut outbox = Outbox::default();
         outbox.push(completed(1), 1);
         outbox.fail("gone");

@@ -181,7 +181,7 @@ mod tests {
     use super::{Environment, TURN_ABORTED, agents_md, words};
 
     #[test]
-    fn an_interruption_is_known_again() {
+    fn interruption_messages_are_recognized() {
         assert!(TURN_ABORTED.starts_with(words::TURN_ABORTED));
     }
 

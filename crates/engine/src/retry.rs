@@ -197,14 +197,14 @@ mod tests {
 
     /// A connection attempt that takes twenty seconds.
     #[test]
-    fn slow_failures_are_told_at_once() {
+    fn slow_failures_are_reported_at_once() {
         let (seen, ended) = play(ErrorClass::Unreachable, (4, 5), 20_000);
         assert_eq!(seen, "NNNNNx");
         assert!(ended <= DEADLINE.as_millis() as u64 + 20_000, "{ended}");
     }
 
     #[test]
-    fn silence_uses_the_time_up() {
+    fn silence_uses_up_the_deadline() {
         for (attempt_s, want) in [(0, "NNNNNx"), (30, "NNNx"), (100, "Nx"), (300, "x")] {
             let (seen, ended) = play(ErrorClass::Silent, (4, 5), attempt_s * 1_000);
             assert_eq!(seen, want, "{attempt_s}");
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_listens_it_is_over_soon() {
+    fn refused_connections_give_up_soon() {
         let (_, ended) = play(ErrorClass::ConnectionRefused, (100, 100), 1);
         assert!(ended <= DEADLINE_REFUSED.as_millis() as u64, "{ended}");
     }
 
     #[test]
-    fn the_providers_word_on_the_delay_is_kept_exactly() {
+    fn the_delay_requested_by_the_provider_is_respected() {
         for seconds in [0, 2, 60] {
             let error = SampleError::new(ErrorClass::RateLimited, "x")
                 .with_retry_after(Some(Duration::from_secs(seconds)));

@@ -553,7 +553,7 @@ mod tests {
 
     /// A model's text can neither imitate a line of ours nor be displayed in another order than it runs.
     #[test]
-    fn nothing_poses_as_ours() {
+    fn model_text_cannot_imitate_our_output() {
         for (event, want) in [
             (started("ls\nexit 0\nrun rm"), "run ls\n| exit 0\n| run rm\n"),
             (started("ls\r\x1b[2K\u{202e}fr mr"), "run ls\\r\\u{1b}[2K\\u{202e}fr mr\n"),
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_shown_once_and_as_they_come() {
+    fn messages_are_shown_once_as_they_arrive() {
         let (one, both) =
             (Terminals { stdout: true, stderr: false }, Terminals { stdout: true, stderr: true });
         let only_stderr = Terminals { stdout: false, stderr: true };

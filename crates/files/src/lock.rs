@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_within_a_bound_and_its_holder_named() {
+    fn waiting_for_a_lock_times_out_and_names_its_holder() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let (one, other) = (File::open(file.path()), File::open(file.path()));
         let (one, other) = (one.expect("a file"), other.expect("a file"));

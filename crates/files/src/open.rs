@@ -356,7 +356,7 @@ mod tests {
     /// A pipe named by a person: with a writer, with one that writes too much, with a slow one, and with
     /// none.
     #[test]
-    fn pipes_are_read_where_a_person_gave_them() {
+    fn pipes_are_read_if_the_user_gave_them() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("pipe");
         pipe(&path);
@@ -462,7 +462,7 @@ mod tests {
 
     /// Whatever the path refers to at the moment, the file is read whole or the error names what was found.
     #[test]
-    fn a_name_that_changes_hands() {
+    fn a_path_that_is_replaced_repeatedly() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name);
         fs::write(at("file"), "12345").expect("a file");
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_read_up_to_the_bound() {
+    fn a_growing_file_is_read_up_to_the_limit() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
         let mut file = File::create(&path).expect("a file");

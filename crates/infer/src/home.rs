@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_a_lock_is_named_and_not_who_did_before() {
+    fn the_current_holder_of_a_lock_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path(), None);
         home.make().unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn one_daemon_a_home() {
+    fn only_one_daemon_per_home() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path(), None);
         assert_eq!(home.holder(), None);

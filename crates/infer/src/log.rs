@@ -226,7 +226,7 @@ mod tests {
     use super::{Entry, LOGS_KEPT, Level, Log, aside};
 
     #[test]
-    fn a_log_has_whole_lines_and_a_bound() {
+    fn a_log_has_whole_lines_and_a_limit() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = Log::with_bound(&path, 400).unwrap();

@@ -41,7 +41,7 @@ mod tests {
     use super::contain;
 
     #[test]
-    fn what_panics_is_told_and_nothing_else_is_lost() {
+    fn a_contained_panic_is_reported() {
         let number = |text: &str| text.parse::<u8>().expect("a number");
         assert_eq!(contain(|| number("7")), Ok(7));
         let said = contain(|| contain(|| number("x")).is_err()).unwrap();

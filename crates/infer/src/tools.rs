@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_way_with_all_checks() {
+    async fn every_call_is_checked() {
         use Status::*;
         let both = &["echo", "upper"][..];
         let text = r#"{"msg":"häß"}"#;
@@ -480,7 +480,7 @@ mod tests {
 
     /// The built-in tools have the same timeout as commands, which includes the wait for a slot.
     #[tokio::test(start_paused = true)]
-    async fn every_tool_is_under_the_time_out() {
+    async fn every_tool_has_a_timeout() {
         for (name, delay_ms, busy, status, says) in [
             ("echo", 0, false, Status::Completed, "a"),
             ("echo", 400, false, Status::Completed, "a"),
@@ -517,7 +517,7 @@ mod tests {
 
     /// Waiting for a slot uses up part of the timeout; only the rest is left for the run.
     #[tokio::test(start_paused = true)]
-    async fn a_wait_for_a_place_leaves_less_time() {
+    async fn waiting_for_a_slot_uses_up_the_timeout() {
         let settings = Settings {
             on: true,
             allowed: vec!["hello".to_owned()],

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_that_need_not_be_read() {
+    fn outputs_that_need_no_parsing() {
         let output = |text: &str| {
             format!(r#"{{"type":"function_call_output","call_id":"c1","output":"{text}"}}"#)
         };

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_newest_stay() {
+    fn the_newest_turns_are_kept_beyond_the_limit() {
         let mut turns = Turns::default();
         for number in 0..=TURNS_MAX as u64 {
             turns.begin(&number.to_string(), Some(number), TurnEnd::Unknown);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_counts_on() {
+    fn a_restored_replay_continues_counting() {
         let mut turns = Turns::default();
         for number in 0..19 {
             turns.begin(&number.to_string(), Some(number), TurnEnd::Open);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_a_message_is() {
+    fn authors_of_messages() {
         let check = |text: &str, kinds: &[&str], want: Author| {
             assert_eq!(author(text, kinds), want, "{text} {kinds:?}");
         };

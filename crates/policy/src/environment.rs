@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays_whole() {
+    fn values_without_secrets_are_unchanged() {
         for (name, value) in [
             ("PATH", "/home/me/sk-learn-experiments-2024/bin:/usr/bin"), // tidy-ok
             ("VIRTUAL_ENV", "/srv/hf_models_of_last_year_2024/env"),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_is_refused() {
+    fn expensive_grammars_are_refused() {
         let doubled: String =
             (1..30).map(|at| format!("T{at}: T{} T{}\n", at - 1, at - 1)).collect();
         refused(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_not() {
+    fn grammars_in_use_are_accepted() {
         for grammar in [
             "start: begin hunk+ end\nbegin: \"*** Begin Patch\" LF\nhunk: /.+/ LF\nend: \"*** End\"\nLF: \"\\n\"",
             "start: WORD & ~/end/\nWORD: /[a-z]+/",

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bounds_nothing_is_dropped() {
+    fn annotations_are_dropped() {
         check(
             normalise,
             json!({"$schema": "x", "title": "t", "strict": true, "type": "object", "properties": {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_allows_everything_is_dropped() {
+    fn unconstrained_schemas_are_dropped() {
         for vacuous in [
             json!({"propertyNames": {"type": "string"}}),
             json!({"propertyNames": {}}),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_can_be_there() {
+    fn unlisted_required_fields_stay_allowed() {
         let open = json!({"type": "object", "properties": {"a": {}}, "required": ["a", "b"]});
         check(normalise, open.clone(), open);
     }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_is_not_asked_in_vain() {
+    fn a_fallback_is_asked_only_if_needed() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let count = judge_fn(|_| {
             ASKED.fetch_add(1, Ordering::Relaxed);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_stands_for() {
+    fn resolved_names() {
         check("w/", "w/.git");
         check("w/.git/HEAD = x", "w/.git");
         check("w/.git -> store\nw/store/HEAD = x", "w/.git w/store");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below() {
+    fn protected_names_below_a_root() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().canonicalize().expect("a directory");
         lay_out(

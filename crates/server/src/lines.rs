@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(text in "[ab\n]{0,40}", sizes in prop::collection::vec(1usize..7, 1..20)) {
+        fn chunking_does_not_matter(text in "[ab\n]{0,40}", sizes in prop::collection::vec(1usize..7, 1..20)) {
             let mut lines = Lines::with_limit(5);
             let mut cuts = Vec::new();
             let (mut rest, mut sizes) = (text.as_bytes(), sizes.iter().cycle());

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_can_be_gone_back_from() {
+    fn pages_can_be_read_backwards() {
         let first = page(turns(5), &asked(Some(2), None, Direction::Desc)).unwrap();
         let second = page(turns(5), &asked(Some(2), first.next_cursor, Direction::Desc)).unwrap();
         let back = asked(Some(9), second.backwards_cursor, Direction::Asc);

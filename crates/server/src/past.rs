@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_may_be_marked_in_other_words() {
+    fn both_names_of_turn_events_are_read() {
         let lines = [
             event(json!({"type": "turn_started", "turn_id": "t1"})),
             event(json!({"type": "turn_complete", "turn_id": "t1"})),
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_tell_what_a_thread_is() {
+    fn heads_describe_a_thread() {
         let id = "01a1e055-b282-7523-b985-c798177efe12";
         let lines = [
             ("session_meta", json!({"id": id, "cwd": "/a", "source": "exec"})),
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_let_go() {
+    fn items_of_old_turns_beyond_the_limit_are_dropped() {
         let lines: Vec<_> = (0..20).flat_map(|n| turn(&format!("t{n}"), "q", &["a"])).collect();
         let thread = play(ItemsView::Full, 1000, true, &lines);
         let held: usize = thread.turns.iter().map(|turn| turn.items.len()).sum();
@@ -613,7 +613,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_survived(kind in "session_meta|event_msg|turn_context|x", json in r#"[\[{"a:1,}\]]{0,20}"#) {
+        fn any_line_is_read_or_skipped(kind in "session_meta|event_msg|turn_context|x", json in r#"[\[{"a:1,}\]]{0,20}"#) {
             let line = format!(r#"{{"timestamp":"","type":"{kind}","payload":{json}}}"#);
             if let Ok(line) = serde_json::from_str::<Line<'_>>(&line) {
                 let mut past = PastThread::new(ItemsView::Full);

@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cut_of_pushes_does_not_matter(bytes: Vec<u8>, cuts: Vec<u8>) {
+        fn chunking_does_not_matter(bytes: Vec<u8>, cuts: Vec<u8>) {
             let mut whole = HeadTail::new(8, 16);
             whole.push(&bytes);
             let mut pieces = HeadTail::new(8, 16);

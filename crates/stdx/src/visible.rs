@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_hidden_is_left_and_cuts_do_not_matter(
+        fn nothing_hidden_remains_in_any_chunking(
             text in "(\\PC|[\r\n\t\u{1b}\u{85}\u{200b}-\u{202e}\u{2066}\u{feff}é👩\u{fe0f}]|[a-c])*",
             cuts in prop::collection::vec(0usize..64, 0..6),
         ) {

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_read_back_and_damaged_ones_say_nothing() {
+    fn notes_round_trip_and_damaged_ones_are_ignored() {
         for end in [
             End { bytes: 0, next: None, last: None },
             End { bytes: 7, next: Some(0), last: Some(0) },

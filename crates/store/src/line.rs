@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_vouched_for_is_not_parsed() {
+    fn a_payload_with_a_valid_checksum_is_not_parsed() {
         let bytes = sealed(r#"{"timestamp":"t","type":"k","payload":{no JSON}"#);
         let decoded = decode(&bytes).unwrap();
         assert_eq!(parts(&decoded.line), ("t", None, "k", "{no JSON}"));

@@ -178,7 +178,7 @@ mod tests {
 
         /// The oracle examines one byte after the other.
         #[test]
-        fn who_skims_counts_the_same(
+        fn fast_and_slow_paths_count_the_same(
             text in r#"([\[\]{}",:<\\]|[a-z]{1,12}|\u{5d}?[\u{a2}\u{db}\u{fb}]){0,40}"#,
             in_text in any::<bool>(),
             depth in 1u32..12,

@@ -643,7 +643,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_skims_sees_the_same(
+        fn fast_and_slow_paths_agree(
             text in r#"([\[\]{}:,]{1,2}|[\[{]"a": ?|"[ab]{0,9}"|"\\[nux"]"|-?[0-9]{1,3}|0?\.[0-9]|[ \neE+]|true|nul|false){0,24}"#,
             open in "[\\[]{0,3}",
             cut in 1usize..20,

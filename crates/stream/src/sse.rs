@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_the_same_however_cut(
+        fn any_bytes_decode_the_same_in_any_chunking(
             bytes in proptest::collection::vec(
                 prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), Just(b'd'), any::<u8>()], 0..200),
             chunk in 1usize..40,

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_endpoint_refuses_what_is_not_in_order() {
+    fn a_strict_endpoint_refuses_invalid_histories() {
         let script = json!([{ "raw": "one" }]);
         let server = ModelServer::strict(script, Strict::default()).unwrap();
         let half = post(

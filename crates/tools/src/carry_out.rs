@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_takes_back_those_before_it() {
+    fn a_failed_step_undoes_the_earlier_ones() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path();
         for name in ["replaced", "linked", "removed"] {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_half_way_is_taken_back_wherever_the_directory_is() {
+    fn a_failure_half_way_is_undone_even_if_the_directory_moved() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().canonicalize().expect("a directory");
         two_trees(&root);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_goes_as_far_as_its_profile() {
+    fn a_permit_is_limited_to_its_profile() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().canonicalize().expect("a directory");
         two_trees(&root);

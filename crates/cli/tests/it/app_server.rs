@@ -267,7 +267,7 @@ fn a_thread_is_loaded_again() {
 }
 
 #[test]
-fn garbage_is_survived() {
+fn garbage_does_not_end_the_connection() {
     let server = answers(&["one"]);
     let lab = lab_for(&server);
     let mut client = Client::start(&lab, &[]);
@@ -356,7 +356,7 @@ fn two_threads_run_at_once() {
 }
 
 #[test]
-fn the_end_of_stdin_ends_turns_and_lets_go() {
+fn the_end_of_stdin_ends_turns_and_releases_threads() {
     let server = slow();
     let lab = lab_for(&server);
     let mut client = Client::initialized(&lab, &[]);
@@ -439,7 +439,7 @@ impl Drop for Deaf {
 
 /// However many responses are not read, the server ends, and its turns are interrupted first.
 #[test]
-fn a_client_that_never_reads_is_given_up() {
+fn a_client_that_never_reads_is_dropped() {
     let server = slow();
     let lab = lab_for(&server);
     // One case that fits the queue, and one that does not.
@@ -462,7 +462,7 @@ fn a_client_that_never_reads_is_given_up() {
 
 /// A client that has closed its end and reads nothing gets no more time than any other.
 #[test]
-fn a_client_that_leaves_without_reading_is_no_reason_to_stay() {
+fn a_client_that_disconnects_without_reading_ends_the_server() {
     let server = slow();
     let lab = lab_for(&server);
     let mut deaf = Deaf::start(&lab);
@@ -478,7 +478,7 @@ fn a_client_that_leaves_without_reading_is_no_reason_to_stay() {
 
 /// Endless garbage is answered or skipped and blocks nothing else, even if stderr is not read.
 #[test]
-fn garbage_without_end_stops_nothing() {
+fn endless_garbage_blocks_nothing() {
     let server = answers(&["one"]);
     let lab = lab_for(&server);
     let mut client = Client::initialized(&lab, &[]);
@@ -580,7 +580,7 @@ fn a_call_that_the_endpoint_ran_is_an_item() {
 
 /// JavaScript clients escape unpaired surrogates.
 #[test]
-fn half_a_pair_of_a_client_is_read() {
+fn half_a_surrogate_pair_from_a_client_is_accepted() {
     let answer = script::response([script::message("done")]);
     let server = ModelServer::start(json!([answer])).unwrap();
     let lab = lab_for(&server);

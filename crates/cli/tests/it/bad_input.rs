@@ -219,7 +219,7 @@ fn flags() {
 }
 
 #[test]
-fn an_output_file_that_cannot_be_written_is_found_first() {
+fn an_unwritable_output_file_is_reported_before_the_turn() {
     let server = answering();
     let lab = lab_for(&server);
     for path in ["gone/answer.txt", "."] {
@@ -293,7 +293,7 @@ const IMPATIENT: &str =
     "request_max_retries = 0\nstream_max_retries = 1\nstream_idle_timeout_ms = 150\n";
 
 #[test]
-fn streams_that_are_none() {
+fn responses_that_are_not_streams() {
     let raw = |text: &str| json!([{ "raw": text }]);
     failed(raw("one\ntwo\n\nthree"), NO_RETRY, 1, &["broke off"]);
     failed(raw("data: {\"type\":\n\n"), NO_RETRY, 1, &["broke off"]);
@@ -335,7 +335,7 @@ fn answers_that_are_no_stream() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connection_refused() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lab = lab();
     let config = testkit::lab::mock_config(port);
@@ -348,7 +348,7 @@ fn nobody_listens() {
 
 /// With the default retries it is over in seconds, and retries are reported.
 #[test]
-fn nobody_listens_for_long() {
+fn connection_refused_for_a_while() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lab = lab();
     lab.home.write("config.toml", testkit::lab::mock_config(port)).unwrap();
@@ -360,7 +360,7 @@ fn nobody_listens_for_long() {
 
 /// A server that accepts a request and stays silent is waited for, and the user is told.
 #[test]
-fn a_server_that_says_nothing() {
+fn a_silent_server() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let lab = lab();
     let config = testkit::lab::mock_config(silent.local_addr().unwrap().port());
@@ -376,7 +376,7 @@ fn a_server_that_says_nothing() {
 
 /// A wrong address, a wrong protocol and a dead proxy have different messages.
 #[test]
-fn the_wrong_way_to_a_server() {
+fn wrong_urls_and_dead_proxies() {
     let server = answering();
     let port = server.port();
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -467,7 +467,7 @@ fn a_stream_without_its_last_line_end_is_whole() {
 
 /// A home is a path, and paths need not be UTF-8.
 #[test]
-fn a_home_that_is_no_text() {
+fn a_home_that_is_not_utf8() {
     let lab = lab();
     let home = lab.root().join(OsStr::from_bytes(b"h\xffx"));
     fs::create_dir(&home).unwrap();
@@ -481,7 +481,7 @@ fn a_home_that_is_no_text() {
 
 /// A reader that closes the pipe has seen enough.
 #[test]
-fn readers_that_leave() {
+fn readers_that_close_stdout() {
     for args in [
         &["completion", "bash"][..],
         &["debug", "decode", "--list"],
@@ -552,7 +552,7 @@ fn outside_of_a_repository() {
 /// A path that a project or a user names may not be a regular file, or may stop being one; it is neither
 /// waited for nor read forever.
 #[test]
-fn files_that_are_none() {
+fn paths_that_are_not_regular_files() {
     use serde_json::json;
     use testkit::{ModelServer, Script, script};
     type Make = fn(&std::path::Path);

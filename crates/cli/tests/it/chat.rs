@@ -132,7 +132,7 @@ fn an_answer() {
 
 /// Commentary of a model is progress and never the answer, even if there is nothing else.
 #[test]
-fn commentary_is_no_answer() {
+fn commentary_is_not_the_answer() {
     let look = "<|channel|>commentary<|message|>I look.<|end|>";
     let call = "<|start|>assistant<|channel|>commentary to=functions.exec_command \
                 <|constrain|>json<|message|>{\"cmd\":\"echo hi\"}<|call|>";
@@ -362,7 +362,7 @@ fn structured_answers_and_images() {
 }
 
 #[test]
-fn a_request_begins_with_the_bytes_of_the_one_before() {
+fn a_request_starts_with_the_bytes_of_the_previous_one() {
     #[derive(Deserialize)]
     struct Body<'a> {
         #[serde(borrow)]

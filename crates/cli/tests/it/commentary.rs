@@ -81,7 +81,7 @@ fn a_preamble_is_progress_and_never_the_answer() {
 }
 
 #[test]
-fn nothing_but_a_preamble_is_no_answer() {
+fn a_preamble_alone_is_not_an_answer() {
     let [(human, human_out, _), (json, json_out, _)] = run(&[answer(&[LOOK])]);
     assert_eq!((human.stdout.as_str(), human_out.as_str()), ("", ""), "{human:#?}");
     assert!(human.stderr.contains("I look."), "{human:#?}");

@@ -28,7 +28,7 @@ fn check(lab: &Lab, args: &[&str], code: i32, said: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_small_window_is_no_dead_end() {
+fn a_small_window_can_be_compacted() {
     for tokens in [4_000, 8_000] {
         let rules = Strict { history_bytes_max: Some(tokens * 4), ..Strict::default() };
         let server = ModelServer::strict(json!(vec![say("ok"); 60]), rules).unwrap();
@@ -77,7 +77,7 @@ fn a_summary_that_is_refused_leaves_the_history() {
 }
 
 #[test]
-fn damage_is_told_when_a_compaction_is_undone() {
+fn undoing_a_compaction_reports_damage() {
     let (_server, lab) =
         start(json!([say("one"), say("SUM"), say("two"), say("SUM"), say("three")]));
     let thread = id(&run(&lab, &["q1 and some more"]));
@@ -108,7 +108,7 @@ fn damage_is_told_when_a_compaction_is_undone() {
 }
 
 #[test]
-fn what_a_rolled_back_compaction_replaced_comes_back_too() {
+fn rolling_back_a_compaction_restores_what_it_replaced() {
     let (server, lab) = start(json!([say("new")]));
     let thread = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
     let message = |role: &str, text: &str| {
@@ -153,7 +153,7 @@ fn what_a_rolled_back_compaction_replaced_comes_back_too() {
 }
 
 #[test]
-fn a_compaction_on_request_says_so() {
+fn a_requested_compaction_is_reported() {
     let (_server, lab) = start(json!([say("one"), say("SUM")]));
     let thread = id(&run(&lab, &["q1"]));
     check(&lab, &["threads", "compact", &thread], 0, &["as requested", "!nearly full"]);

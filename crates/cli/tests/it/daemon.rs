@@ -54,7 +54,7 @@ fn check(output: &Output, code: i32, says: &str) {
 /// `install` runs the necessary commands and reports the result plainly.
 #[cfg(target_os = "linux")]
 #[test]
-fn install_says_whether_the_service_runs() {
+fn install_reports_whether_the_service_runs() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut den = Den::new();
     let programs = den.lab.root().join("programs");
@@ -96,7 +96,7 @@ fn install_says_whether_the_service_runs() {
 }
 
 #[test]
-fn without_a_daemon_every_command_says_so() {
+fn every_command_reports_a_missing_daemon() {
     let den = Den::new();
     for (args, code, says) in [
         (&["stop"][..], 0, "no daemon is running"),

@@ -106,7 +106,7 @@ fn what_is_printed() {
 }
 
 #[test]
-fn auto_says_what_it_found() {
+fn auto_reports_the_detected_format() {
     let ended = decode(&lab(), &["-f", "auto"], CALL);
     assert!(ended.stderr.contains("detected hermes (95 % confidence)"), "{ended:?}");
 }

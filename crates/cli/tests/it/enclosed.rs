@@ -39,7 +39,7 @@ fn check(args: &[&str], script: &str, code: i32, says: &str) {
 }
 
 #[test]
-fn commands_run_and_are_held() {
+fn commands_run_inside_the_sandbox() {
     check(&[], "exit 7", 7, "");
     check(&[], "echo out; echo err >&2", 0, "out\nerr\n");
     check(&[], "kill -TERM $$", 143, "");
@@ -60,7 +60,7 @@ fn commands_run_and_are_held() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_said() {
+fn a_missing_program_is_reported() {
     for level in LEVELS {
         let lab = lab();
         let mut command = lab.command(BINARY);
@@ -113,7 +113,7 @@ fn nothing_outlives_its_command() {
 }
 
 #[test]
-fn a_killed_agent_takes_everything_along() {
+fn killing_the_agent_kills_its_commands() {
     for (level, signal) in LEVELS
         .into_iter()
         .flat_map(|level| [Signal::KILL, Signal::TERM, Signal::HUP].map(|signal| (level, signal)))
@@ -131,7 +131,7 @@ fn a_killed_agent_takes_everything_along() {
 
 /// Each process of such a chain forks the next one and exits, so a search for them always comes too late.
 #[test]
-fn nothing_forks_its_way_out() {
+fn forking_does_not_escape() {
     for level in LEVELS {
         let (lab, daemon) = (lab(), Daemon::new());
         let chain = "for (1..20) { next if fork; while (1) { exit if fork } }";
@@ -157,7 +157,7 @@ const LINKS: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn links_do_not_lead_around_protection() {
+fn links_do_not_bypass_protection() {
     for level in LEVELS {
         for (before, attempt) in LINKS {
             let lab = lab();
@@ -216,7 +216,7 @@ fn the_repository_around_the_workspace_is_protected() {
 }
 
 #[test]
-fn a_root_that_a_command_could_have_planted_is_none() {
+fn a_root_that_a_command_could_have_redirected_is_ignored() {
     for level in LEVELS {
         let lab = lab();
         let elsewhere = lab.root().join("elsewhere");
@@ -237,7 +237,7 @@ fn a_root_that_a_command_could_have_planted_is_none() {
 }
 
 #[test]
-fn what_was_open_before_is_no_way_out() {
+fn inherited_descriptors_do_not_escape() {
     for level in LEVELS {
         let lab = lab();
         let victim = lab.root().join("victim");
@@ -286,7 +286,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn stand_ins_are_shared_and_removed_by_the_last() {
+fn guards_are_shared_and_removed_by_the_last_user() {
     let lab = lab();
     let args = ["--level", "namespaces", "-s", "workspace-write"];
     let mut first = Run::start_open(sandbox(&lab, &args, "echo ready; read; ls -A"));
@@ -312,7 +312,7 @@ fn stand_ins_are_shared_and_removed_by_the_last() {
 }
 
 #[test]
-fn inside_of_a_sandbox_there_is_another_way() {
+fn a_sandbox_inside_a_sandbox_uses_another_level() {
     let lab = lab();
     // New namespaces are refused there; Landlock is not.
     let script = format!("{BINARY} sandbox -- /bin/bash -c 'echo x > /dev/null && echo nested'");
@@ -356,7 +356,7 @@ fn without_a_sandbox_nothing_runs() {
 }
 
 #[test]
-fn what_was_found_is_noted_and_a_bad_note_is_not_believed() {
+fn probe_results_are_cached_and_a_bad_cache_is_ignored() {
     let lab = lab();
     let note = lab.home.path().join("cache/sandbox");
     let run = || output(sandbox(&lab, &[], "exit 0")).0;
@@ -387,7 +387,7 @@ fn check_limits(settings: &str, script: &str, code: i32, says: &str) {
 }
 
 #[test]
-fn a_command_has_its_limits() {
+fn resource_limits_are_enforced() {
     let bomb = "for i in $(seq 200); do sleep 15 & done; wait; echo over";
     let few = "[command_limits]\nprocesses = 60\n";
     check_limits(few, bomb, 137, "it had more than 60 processes and threads");
@@ -416,7 +416,7 @@ fn a_command_has_its_limits() {
 }
 
 #[test]
-fn a_model_is_told_which_limit_its_command_met() {
+fn the_model_is_told_which_limit_was_exceeded() {
     use serde_json::json;
     use testkit::{ModelServer, Script, script};
     let cmd = "echo begun; for i in $(seq 200); do sleep 15 & done; wait";
@@ -497,7 +497,7 @@ fn a_command_ends_with_its_guards() {
 }
 
 #[test]
-fn a_locked_guard_keeps_nobody_waiting() {
+fn a_locked_guard_blocks_no_other_command() {
     let lab = lab();
     let guard = lab.workspace.path().join(".codex");
     fs::create_dir(&guard).unwrap();

@@ -68,7 +68,7 @@ fn a_call_that_the_endpoint_ran_is_one_item_and_no_request() {
 }
 
 #[test]
-fn a_person_sees_the_call_and_its_output() {
+fn a_call_and_its_output_are_shown() {
     let answer = script::response([
         script::call("c1", "echo", json!({"msg": "hi"})),
         output("c1", "hi there", "completed"),
@@ -107,7 +107,7 @@ fn no_endpoint_keeps_a_turn_going() {
 }
 
 #[test]
-fn what_cannot_be_read_is_shown_named_or_fails() {
+fn unreadable_data_is_shown_reported_or_fails_the_answer() {
     let frame = |data: &str| format!("data: {data}\n\n");
     let whole = frame(r#"{"type":"response.completed","response":{"id":"r"}}"#);
     let done = |item: &str| {
@@ -156,7 +156,7 @@ fn what_cannot_be_read_is_shown_named_or_fails() {
 
 /// An unpaired surrogate in the arguments of a call, which are JSON within JSON: the call runs.
 #[test]
-fn arguments_with_half_a_pair_run() {
+fn arguments_with_half_a_surrogate_pair_run() {
     let item = r#"{"type":"function_call","call_id":"c","name":"exec_command","arguments":"{\"cmd\":\"printf '%s' 'a\\ud800b' > out\"}"}"#;
     let raw = format!(
         "data: {{\"type\":\"response.output_item.done\",\"item\":{item}}}\n\n\
@@ -171,7 +171,7 @@ fn arguments_with_half_a_pair_run() {
 
 /// An endless stream ends at a named limit of bytes, whatever it contains.
 #[test]
-fn an_endless_answer_ends_at_its_bound() {
+fn an_endless_answer_ends_at_its_limit() {
     let created = r#"data: {"type":"response.created","response":{"id":"r"}}"#;
     let added = r#"data: {"type":"response.output_item.added","item":{"type":"message","role":"assistant","content":[]}}"#;
     let text =
@@ -197,7 +197,7 @@ fn an_endless_answer_ends_at_its_bound() {
 /// The log records what the endpoint ran in the form that readers of the log know, and keeps what could not
 /// be shown.
 #[test]
-fn the_log_has_it_all() {
+fn the_log_contains_everything() {
     let answer = script::response([
         script::call("c1", "echo", json!({"msg": "hi"})),
         output("c1", "hi", "completed"),

@@ -84,7 +84,7 @@ impl Drop for Local {
 
 /// What a new user does first: no key, no configuration, one request.
 #[test]
-fn a_folder_is_made() {
+fn a_missing_folder_is_created() {
     let Some(local) = Local::real() else { return };
     let output = local.run(&["exec", "make a folder called build"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -194,7 +194,7 @@ fn forcing(base_url: &str, token: &str, call: String) -> (u16, Arc<Mutex<Vec<Val
 
 /// An idle daemon exits. Resuming an old thread starts it again.
 #[test]
-fn a_daemon_that_left_is_started_again() {
+fn a_daemon_that_exited_is_started_again() {
     let Some(local) = Local::real() else { return };
     let mut client = Client::initialized(&local.lab, &[ONE_THREAD]);
     let thread = client.start_thread();

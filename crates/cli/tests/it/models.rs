@@ -75,7 +75,7 @@ fn listed_added_and_removed() {
 }
 
 #[test]
-fn what_is_no_model() {
+fn files_that_are_not_models() {
     let lab = lab();
     lab.workspace.write("a.gguf", "PK but not a model").unwrap();
     check(&lab, &["models", "add", "a.gguf"], 2, &["is not a GGUF model"]);
@@ -122,7 +122,7 @@ fn damage_is_shown() {
 
 /// With --oss a local model is required; with neither key nor model, the missing key is reported.
 #[test]
-fn which_is_used() {
+fn the_default_model() {
     let lab = lab();
     check(&lab, &["exec", "--oss", "hi"], 2, &["there is no local model yet"]);
     // A model of another provider is ignored.

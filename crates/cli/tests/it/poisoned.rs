@@ -33,7 +33,7 @@ struct Row {
 }
 
 #[test]
-fn every_broken_history_can_be_gone_on_with() {
+fn every_broken_history_can_be_resumed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../history/tests/data/broken");
     let mut rows: Vec<Row> = Vec::new();
     for file in fs::read_dir(folder).unwrap() {

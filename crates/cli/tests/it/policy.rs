@@ -54,7 +54,7 @@ fn explanations() {
 }
 
 #[test]
-fn a_project_has_a_say_only_if_it_is_trusted() {
+fn project_rules_apply_only_if_trusted() {
     for (trust, decision) in [("untrusted", "run"), ("trusted", "refuse")] {
         let lab = lab();
         let rule = "prefix_rule(pattern=[\"make\"], decision=\"forbidden\")\n";
@@ -65,7 +65,7 @@ fn a_project_has_a_say_only_if_it_is_trusted() {
 }
 
 #[test]
-fn for_people_it_is_text() {
+fn human_output_is_text() {
     let lab = lab();
     lab.home.write("rules/a.rules", RULES).unwrap();
     let mut command = lab.command(BINARY);
@@ -123,7 +123,7 @@ prefix_rule(pattern=["./mine"], decision="allow")
 
 /// Files that a model prepared in the sandbox run nowhere else, whatever rules allow.
 #[test]
-fn an_allowed_command_runs_nothing_of_the_models() {
+fn an_allowed_command_runs_no_files_of_the_model() {
     type Prepare = fn(&Lab, &mut Command);
     let trap = "mkdir -p src/sub && cd src/sub && git init -q . && \
                 git config remote.origin.url . && \
@@ -209,7 +209,7 @@ fn an_allow_rule_holds_in_the_directory_of_the_thread() {
 }
 
 #[test]
-fn an_explanation_knows_the_directory() {
+fn explanations_depend_on_the_directory() {
     let lab = lab();
     lab.home.write("rules/a.rules", LIFTING).unwrap();
     fs::create_dir(lab.workspace.path().join("sub")).unwrap();
@@ -224,7 +224,7 @@ fn an_explanation_knows_the_directory() {
 }
 
 #[test]
-fn a_turn_keeps_to_the_rules() {
+fn rules_are_enforced_in_a_turn() {
     for (cmd, says, made) in [
         ("touch allowed", "exited with code 0", true),
         ("touch allowed; touch other", "Read-only file system", false),

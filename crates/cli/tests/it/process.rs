@@ -116,7 +116,7 @@ fn signals() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run_and_its_commands() {
+fn closing_stdout_ends_the_run_and_its_commands() {
     let marked = Marked::new();
     let wait = json!({ "cmd": "until [ -e go ]; do sleep 0.01; done", "yield_time_ms": 30_000 });
     let calls = [marked.call("long", 30_000), script::call("short", "exec_command", wait)];
@@ -164,7 +164,7 @@ fn a_reader_that_stops_reading_cannot_keep_the_run_alive() {
 }
 
 #[test]
-fn an_end_that_nobody_was_told_of_is_no_success() {
+fn an_unreported_end_is_not_a_success() {
     let late = script::after_ms(700, script::completed(script::Usage::default()));
     let entry = script::events([script::created(), script::message("hi"), late]);
     let server = ModelServer::start(json!([entry])).unwrap();
@@ -199,7 +199,7 @@ fn commands_get_the_usual_signals() {
 }
 
 #[test]
-fn a_reader_that_was_never_there_costs_no_request() {
+fn without_a_reader_no_request_is_sent() {
     let server = ModelServer::start(json!([script::response([script::message("hi")])])).unwrap();
     let lab = lab_for(&server);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -212,7 +212,7 @@ fn a_reader_that_was_never_there_costs_no_request() {
 }
 
 #[test]
-fn what_still_runs_at_the_end_is_ended() {
+fn commands_still_running_at_the_end_are_killed() {
     let marked = Marked::new();
     let script = json!([
         script::response([marked.call("c", 250)]),

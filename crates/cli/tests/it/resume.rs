@@ -106,7 +106,7 @@ fn the_source_of_a_fork_can_be_archived() {
 }
 
 #[test]
-fn a_damaged_line_is_named_and_the_rest_goes_on() {
+fn a_damaged_line_is_reported_and_the_rest_is_used() {
     let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
     let thread = id(&run(&lab, &["q1"]));
     run(&lab, &["resume", &thread, "q2"]);
@@ -136,7 +136,7 @@ fn a_damaged_line_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_turn_that_was_cut_off_cleanly_is_named() {
+fn a_turn_truncated_at_a_line_end_is_reported() {
     let (_server, lab) = start(json!([say("one"), say("two"), say("three")]));
     let first = run(&lab, &["first"]);
     let id = id(&first);
@@ -160,7 +160,7 @@ fn a_turn_that_was_cut_off_cleanly_is_named() {
 }
 
 #[test]
-fn a_thread_that_somebody_has_is_not_touched() {
+fn a_thread_open_elsewhere_is_not_changed() {
     let hang = json!({ "events": [script::created()], "hang_ms": 60_000 });
     let (_server, lab) = start(json!([say("one"), hang]));
     let thread = id(&run(&lab, &["q1"]));
@@ -201,7 +201,7 @@ fn compaction_on_request_can_be_undone() {
 }
 
 #[test]
-fn a_changed_model_is_told_and_its_reasoning_left_out() {
+fn a_changed_model_is_reported_and_old_reasoning_omitted() {
     let reasoning = script::item(json!({
         "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed",
     }));
@@ -221,7 +221,7 @@ fn a_changed_model_is_told_and_its_reasoning_left_out() {
 }
 
 #[test]
-fn rules_and_environment_are_told_once() {
+fn rules_and_environment_are_sent_once() {
     let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
     lab.workspace.write("AGENTS.md", "be brief").unwrap();
     let thread = id(&run(&lab, &["q1"]));
@@ -236,7 +236,7 @@ fn rules_and_environment_are_told_once() {
 }
 
 #[test]
-fn threads_that_are_not_there() {
+fn threads_that_do_not_exist() {
     let (_server, lab) = start(json!([say("one")]));
     for (args, words) in [
         (&["resume", "01a1e26e-392c-7690-abfb-eb0dc0cda447", "x"][..], "there is no thread"),
@@ -252,7 +252,7 @@ fn threads_that_are_not_there() {
 }
 
 #[test]
-fn the_newest_word_about_rules_and_sandbox_counts() {
+fn the_latest_rules_and_sandbox_apply() {
     let answers: Vec<_> = (0..6).map(|number| say(&number.to_string())).collect();
     let (server, lab) = start(json!(answers));
     lab.workspace.write("AGENTS.md", "rules A").unwrap();
@@ -280,7 +280,7 @@ fn the_newest_word_about_rules_and_sandbox_counts() {
 }
 
 #[test]
-fn instructions_of_the_user_are_said_once() {
+fn user_instructions_are_sent_once() {
     let answers: Vec<_> = (0..3).map(|number| say(&number.to_string())).collect();
     let (server, lab) = start(json!(answers));
     let thread = id(&run(&lab, &["q1"]));
@@ -292,7 +292,7 @@ fn instructions_of_the_user_are_said_once() {
 }
 
 #[test]
-fn reasoning_goes_back_only_to_who_made_it() {
+fn reasoning_is_sent_only_to_its_provider() {
     let thought = |text: &str| {
         let reasoning = json!({ "type": "reasoning", "id": format!("rs_{text}"), "summary": [],
             "encrypted_content": text });
@@ -314,7 +314,7 @@ fn reasoning_goes_back_only_to_who_made_it() {
 }
 
 #[test]
-fn what_is_too_long_to_send_is_named() {
+fn omitted_history_is_reported() {
     let (server, lab) = start(json!([say("one"), say("two")]));
     let thread = id(&run(&lab, &["q1"]));
     let path = log(&lab, &thread);
@@ -342,7 +342,7 @@ fn what_is_too_long_to_send_is_named() {
 
 /// Input that no endpoint would accept is not sent, but kept.
 #[test]
-fn what_was_said_is_kept_whole() {
+fn messages_are_stored_in_full() {
     let (server, lab) = start(json!([say("one"), say("two")]));
     let prompt = format!("begin {} end", "all of it ".repeat(1_100_000));
     let ended = Run::start_with(exec(&lab, &[]), prompt.as_bytes()).end();
@@ -427,7 +427,7 @@ fn everything_in_a_home_is_private() {
 
 /// The end of a thread is lost, and it continues: its fork includes none of the lost part, and says so.
 #[test]
-fn a_fork_of_what_is_gone() {
+fn a_fork_of_a_deleted_thread() {
     let (_server, lab) =
         start(json!([say("one"), say("two"), say("forked"), say("other"), say("again")]));
     let parent = id(&run(&lab, &["first turn"]));

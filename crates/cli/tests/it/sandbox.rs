@@ -108,7 +108,7 @@ fn namespaces_hold() {
 }
 
 #[test]
-fn namespaces_hold_for_nobody() {
+fn namespaces_hold_for_an_ordinary_user() {
     check(Who::Nobody, "namespaces");
 }
 
@@ -118,7 +118,7 @@ fn landlock_holds() {
 }
 
 #[test]
-fn landlock_holds_for_nobody() {
+fn landlock_holds_for_an_ordinary_user() {
     check(Who::Nobody, "landlock");
 }
 
@@ -142,7 +142,7 @@ fn attempts_work_without_a_sandbox() {
 }
 
 #[test]
-fn attempts_work_without_a_sandbox_for_nobody() {
+fn attempts_work_without_a_sandbox_for_an_ordinary_user() {
     check_control(Who::Nobody);
 }
 

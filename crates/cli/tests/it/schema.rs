@@ -78,7 +78,7 @@ fn answers_are_checked() {
 
 /// A schema may come from a process substitution: `<(…)`.
 #[test]
-fn a_schema_comes_through_a_pipe() {
+fn a_schema_can_be_a_pipe() {
     let answers = json!([script::response([script::message(r#"{"ok":true}"#)])]);
     let server = ModelServer::start(answers).unwrap();
     let lab = lab_for(&server);
@@ -100,7 +100,7 @@ fn a_schema_comes_through_a_pipe() {
 
 /// Human-readable output reports the same.
 #[test]
-fn a_person_reads_what_is_wrong() {
+fn violations_are_shown_to_the_user() {
     let server = ModelServer::start(json!([script::response([script::message("no")])])).unwrap();
     let lab = lab_for(&server);
     lab.workspace.write("schema.json", SCHEMA).unwrap();
@@ -114,7 +114,7 @@ fn a_person_reads_what_is_wrong() {
 
 /// A resumed thread is checked like a new one, and without a schema not at all.
 #[test]
-fn threads_that_go_on() {
+fn resumed_threads_are_checked_if_a_schema_is_given() {
     let message = |text| script::response([script::message(text)]);
     let script = json!([message("no"), message("no"), message("no"), message("{\"ok\":true}")]);
     let server = ModelServer::start(script).unwrap();
@@ -135,7 +135,7 @@ fn threads_that_go_on() {
 
 /// A signal ends the second attempt like the first.
 #[test]
-fn an_interruption_while_it_is_asked_for_again() {
+fn an_interruption_during_the_second_attempt() {
     let script = json!([
         script::response([script::message("no")]),
         { "events": [script::created()], "hang_ms": 60_000 },

@@ -127,7 +127,7 @@ fn refused_patches() {
 
 /// Calls that are neither.
 #[test]
-fn calls_that_make_no_sense() {
+fn invalid_calls() {
     let want = json!({"type": "error"});
     check(script::call("c1", "fly", json!({"to": "moon"})), want.clone(), "unsupported call: fly");
     check(script::custom_call("c1", "fly", "moon"), want.clone(), "unsupported custom tool call");
@@ -171,7 +171,7 @@ fn loops_of_refusals_end() {
 /// Files that commands may not read are not read for the model either: not by a patch, and not as
 /// instructions.
 #[test]
-fn links_to_what_is_closed() {
+fn links_to_hidden_files() {
     let link = |target: &str| command(&format!("ln -sf {target} way"));
     let patch = "*** Begin Patch\n*** Update File: way\n*** Move to: out\n@@\n+x\n*** End Patch";
     let moved = || script::call("c2", "apply_patch", json!({ "input": patch }));

@@ -165,7 +165,7 @@ fn hello() -> [Value; 6] {
 
 /// Each part is seen before the next is sent, and the whole is shown once, whichever stream is the terminal.
 #[test]
-fn an_answer_is_shown_as_it_comes() {
+fn an_answer_is_shown_as_it_arrives() {
     for on in [On::Both, On::Stdout, On::Stderr] {
         let mut run = Watched::start(on, &["-o", "answer.txt", "hello"]);
         let [added, one, two, three, done, completed] = hello();

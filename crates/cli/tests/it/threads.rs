@@ -180,7 +180,7 @@ fn pages() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn usage_errors() {
     let lab = lab();
     write(&lab, 1, Path::new("/w"), &["x"]);
     let long = "word ".repeat(1000);
@@ -219,7 +219,7 @@ fn wrong_use_is_told() {
 }
 
 #[test]
-fn shows_what_was_said_and_done() {
+fn shows_messages_and_actions() {
     let lab = lab();
     let path = write(&lab, 1, Path::new("/w"), &["look\u{1b}[2J at it", "again"]);
     let ran = check(
@@ -318,7 +318,7 @@ fn names_archives_and_deletes() {
 
 /// Deleted text is in no file of the home any more.
 #[test]
-fn deletes_for_good() {
+fn deletes_permanently() {
     let lab = lab();
     write(&lab, 1, Path::new("/w"), &["the secretword is out"]);
     write(&lab, 2, Path::new("/w"), &["a plainword"]);
@@ -342,7 +342,7 @@ fn deletes_for_good() {
 }
 
 #[test]
-fn goes_back() {
+fn reverts() {
     let lab = lab();
     let path = write(&lab, 1, Path::new("/w"), &["one", "two", "three"]);
     let before = fs::read(&path).unwrap();
@@ -368,7 +368,7 @@ fn goes_back() {
 }
 
 #[test]
-fn goes_elsewhere_and_comes_back() {
+fn exports_and_imports() {
     let lab = lab();
     let path = write(&lab, 1, Path::new("/w"), &["take me along"]);
     let out = lab.workspace.path().join("out");
@@ -470,7 +470,7 @@ fn a_lost_or_broken_index_makes_no_difference() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn closing_the_output_early_is_not_a_failure() {
     let lab = lab();
     let said: Vec<_> = (0..2000).map(|_| "a question that is long enough to fill a pipe").collect();
     write(&lab, 1, Path::new("/w"), &said[..59]);

@@ -61,7 +61,7 @@ fn what_is_typed_is_judged_and_shown() {
 
 /// A terminal set up that way passes Ctrl-C through, and the line continues after it.
 #[test]
-fn an_interruption_that_is_none() {
+fn a_ctrl_c_that_the_terminal_passes_through() {
     let typed = type_into(
         "stty -echo intr undef; PS1= exec bash --norc",
         "",

@@ -37,7 +37,7 @@ fn requests(script: Value, provider: &str, env: &[(&str, &str)], args: &[&str]) 
 }
 
 #[test]
-fn a_request_begins_with_the_bytes_of_the_one_before() {
+fn a_request_starts_with_the_bytes_of_the_previous_one() {
     #[derive(Deserialize)]
     struct Body<'a> {
         #[serde(borrow)]
@@ -139,7 +139,7 @@ fn keys_and_settings_of_a_provider() {
 }
 
 #[test]
-fn the_built_in_provider_takes_its_address_and_key_from_outside() {
+fn the_built_in_provider_reads_its_url_and_key_from_the_environment() {
     for (env, want) in [
         (&[("OPENAI_API_KEY", "a")][..], Some("Bearer a")),
         (&[("OPENAI_API_KEY", "a"), ("CODEX_API_KEY", "b")], Some("Bearer b")),
@@ -163,7 +163,7 @@ fn the_built_in_provider_takes_its_address_and_key_from_outside() {
 }
 
 #[test]
-fn the_state_of_a_turn_goes_back_to_the_provider() {
+fn turn_state_is_returned_to_the_provider() {
     let with_state = |mut entry: Value, state: &str| {
         entry["headers"] = json!({ "x-codex-turn-state": state });
         entry
@@ -211,7 +211,7 @@ fn proxies() {
 }
 
 #[test]
-fn a_proxy_is_asked_for_names_that_only_it_knows() {
+fn a_proxy_resolves_host_names() {
     let proxy = answering();
     let lab = lab();
     let url = "model_providers.mock.base_url=\"http://model.invalid/v1\"";
@@ -224,7 +224,7 @@ fn a_proxy_is_asked_for_names_that_only_it_knows() {
 }
 
 #[test]
-fn what_the_provider_is_sent_as_secret_is_kept_from_commands_and_messages() {
+fn provider_secrets_are_hidden_from_commands_and_messages() {
     let script = json!([running("echo [$LAB_PASS] [$LAB_AUTH] [$OTHER]"), script::response([])]);
     let provider = "env_key = \"LAB_PASS\"\nenv_http_headers = { x-auth = \"LAB_AUTH\" }\n";
     let env = [("LAB_PASS", "p-1"), ("LAB_AUTH", "a-1"), ("OTHER", "o-1")];
@@ -244,7 +244,7 @@ fn what_the_provider_is_sent_as_secret_is_kept_from_commands_and_messages() {
 }
 
 #[test]
-fn what_follows_the_end_of_an_answer_is_not_the_next_one() {
+fn data_after_the_end_of_an_answer_is_not_the_next_answer() {
     let mut unfinished = script::completed(script::Usage::default());
     unfinished["response"]["end_turn"] = json!(false);
     let again = script::completed(script::Usage::default());

@@ -5,7 +5,7 @@ use crate::layers;
 use config::{ACCEPTED, Config, UNSUPPORTED, Warning};
 
 #[test]
-fn each_is_let_through_alone_and_in_a_profile() {
+fn each_is_accepted_alone_and_in_a_profile() {
     for pattern in ACCEPTED.iter().chain(UNSUPPORTED) {
         let key = pattern.replace('*', "x");
         for text in [format!("{key} = 'any'"), format!("profiles.p.{key} = 'any'")] {

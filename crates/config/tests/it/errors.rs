@@ -159,7 +159,7 @@ fn a_long_line_is_shown_in_part() {
 }
 
 #[test]
-fn carets_stand_below_wide_characters() {
+fn carets_align_below_wide_characters() {
     let text = "tools = { x = '日本e\u{301}', update_plan = '本' }";
     let error = Config::load(&layers(&[text]), None, &[]).unwrap_err();
     let carets = error.place().excerpt().lines().last().unwrap().to_owned();

@@ -108,14 +108,14 @@ proptest! {
     }
 
     #[test]
-    fn a_layer_twice_is_a_layer_once(below in text_and_tiers(), above in text_and_tiers()) {
+    fn loading_a_layer_twice_changes_nothing(below in text_and_tiers(), above in text_and_tiers()) {
         let once = Config::load(&layers(&[&below.0, &above.0]), None, &[]).unwrap();
         let twice = Config::load(&layers(&[&below.0, &above.0, &above.0]), None, &[]).unwrap();
         prop_assert_eq!(once.config, twice.config);
     }
 
     #[test]
-    fn an_override_does_what_a_layer_does(number in any::<u32>()) {
+    fn an_override_equals_a_layer(number in any::<u32>()) {
         let line = format!("tool_output_token_limit = {number}");
         let layer = Config::load(&layers(&[&line]), None, &[]).unwrap();
         prop_assert_eq!(layer, Config::load(&[], None, &options(&[&line])).unwrap());

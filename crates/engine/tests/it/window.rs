@@ -160,7 +160,7 @@ fn small_windows() {
 }
 
 #[test]
-fn a_window_is_not_run_into_again_and_again() {
+fn a_full_window_is_not_hit_repeatedly() {
     let case =
         Case { stated: Some(8_000), takes: 32_000, said: 7_500, returned: 0, summary: 2_000 };
     // In about one of three turns, its input fills the window.
@@ -169,7 +169,7 @@ fn a_window_is_not_run_into_again_and_again() {
 }
 
 #[test]
-fn what_never_fits_fails_alone() {
+fn oversized_input_fails_only_its_turn() {
     let case = Case { stated: Some(4_000), takes: 16_000, said: 0, returned: 2_000, summary: 400 };
     for before in [0, 5] {
         let mut thread = Thread::new(case);

@@ -134,7 +134,7 @@ async fn one_turn_at_a_time() {
 
 /// Dropping a thread kills its commands, whether it was closed or not.
 #[tokio::test]
-async fn a_thread_leaves_nothing_running() {
+async fn dropping_a_thread_kills_its_commands() {
     let lab = Lab::new();
     let arguments = r#"{"cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 250}"#;
     let command = serde_json::json!({

@@ -36,7 +36,7 @@ fn a_thread_belongs_to_one_host() {
 }
 
 #[test]
-fn threads_that_are_not_there() {
+fn threads_that_do_not_exist() {
     let lab = Lab::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let id = "01a1e055-b282-7523-b985-c798177efe12".parse().unwrap();

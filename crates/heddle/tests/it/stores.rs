@@ -275,7 +275,7 @@ async fn check_failing(behaviour: Behaviour) {
 
 /// After an interruption, whatever waited for a slow store is not started.
 #[tokio::test]
-async fn interrupted_while_it_writes() {
+async fn interrupted_during_a_write() {
     for polls in 0..80 {
         let (lab, store) = (Lab::new(), MemoryStore::default());
         let heddle = with_store(&lab, store, Behaviour::Slow(5));

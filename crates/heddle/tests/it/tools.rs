@@ -92,7 +92,7 @@ fn check((output, status): (String, Option<Status>), says: &str, want: Option<St
 }
 
 #[tokio::test]
-async fn what_becomes_of_calls() {
+async fn results_of_calls() {
     let lab = Lab::new();
     let spec = || ThreadSpec::new().tool(Word(Word::spec()));
     let (done, failed) = (Some(Status::Completed), Some(Status::Failed));
@@ -112,7 +112,7 @@ async fn what_becomes_of_calls() {
 }
 
 #[tokio::test]
-async fn who_is_asked() {
+async fn which_calls_need_approval() {
     let lab = Lab::new();
     let word = r#"{"word": "hi"}"#;
     let (done, declined) = (Some(Status::Completed), Some(Status::Declined));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::scripted::{Lab, call, message};
 
 #[tokio::test]
-async fn a_result_is_what_the_events_come_to() {
+async fn a_result_agrees_with_the_events() {
     let lab = Lab::new();
     let answers = vec![vec![message("on it"), call("a")], vec![message("ready")]];
     let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();

@@ -88,7 +88,7 @@ fn logs() {
 
 /// The replacement history of a line is read back with the models that made it.
 #[test]
-fn a_history_can_be_written_down_again() {
+fn a_history_can_be_saved_again() {
     let log = include_str!("../data/logs/makers.jsonl");
     let folded = fold(log);
     let compacted = serde_json::json!({

@@ -38,7 +38,7 @@ fn check_kinds(wire: Wire, items: &[Value], want: &[RepairKind]) {
 }
 
 #[test]
-fn what_is_too_large_is_shortened() {
+fn oversized_items_are_shortened() {
     let (fits, long) = ("é".repeat(TEXT_BYTES_MAX / 2), "é".repeat(TEXT_BYTES_MAX / 2 + 1));
     check_kinds(Wire::Responses, &[said("user", &fits)], &[]);
     check_kinds(Wire::Responses, &[said("user", &long)], &[RepairKind::TextOversized]);
@@ -96,7 +96,7 @@ fn bytes(folded: &Folded, origin: Option<Origin>) -> usize {
 }
 
 #[test]
-fn of_a_history_that_is_too_long_the_oldest_answers_stay_on_disk() {
+fn the_oldest_answers_of_a_long_history_are_omitted() {
     let text = "x".repeat(15_000);
     let mut lines = vec![line(&said("developer", "rules")), line(&said("user", "the task"))];
     for number in 0..2_000 {
@@ -143,7 +143,7 @@ fn very_many_small_items_have_a_bound_too() {
 }
 
 #[test]
-fn a_compaction_forgets_what_was_left_out() {
+fn a_compaction_resets_what_was_omitted() {
     let text = "x".repeat(1 << 20);
     let mut lines: Vec<_> = (0..21).map(|_| line(&said("assistant", &text))).collect();
     lines.push(

@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fine_history_stays_as_it_is(items in fine_history()) {
+    fn a_valid_history_is_unchanged(items in fine_history()) {
         for wire in WIRES {
             let entries: Vec<_> = items.iter().map(|item| entry(item, Some(0))).collect();
             let got = check(entries.clone(), &model_ids(), &profile(wire));
@@ -84,7 +84,7 @@ proptest! {
 
     /// Whatever is removed from a valid history, moved in it or duplicated, the rest can be sent.
     #[test]
-    fn a_history_that_was_fine_can_be_sent(
+    fn a_valid_history_can_be_sent(
         items in fine_history(),
         changes in vec((any::<u16>(), any::<u16>(), 0..3_u8), 0..6),
     ) {
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn any_log_comes_to_something(lines in vec(line(), 0..24)) {
+    fn any_log_folds_to_a_history(lines in vec(line(), 0..24)) {
         let mut fold = Fold::default();
         for line in &lines {
             fold.line(&serde_json::from_str::<Line<'_>>(line).unwrap());

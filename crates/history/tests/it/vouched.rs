@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_comes_to_something_that_can_be_sent(
+    fn any_text_folds_to_a_sendable_history(
         lines in proptest::collection::vec((select(KINDS.to_vec()), text()), 0..12),
     ) {
         let mut fold = Fold::default();

@@ -52,7 +52,7 @@ mod tests {
 
     /// A batch is aborted at the node after which it is unwanted, and the next one is not affected.
     #[test]
-    fn a_batch_ends_where_it_is_told_to() {
+    fn a_batch_can_be_aborted() {
         let backend = LlamaBackend::init().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");

@@ -406,7 +406,7 @@ mod tests {
     use super::{FAULT_BYTES_MAX, fault};
 
     #[test]
-    fn faults_are_said_without_the_grammar() {
+    fn errors_do_not_quote_the_grammar() {
         for (error, want) in [
             ("no such rule", "no such rule"),
             ("NoExtensionBias\n<non-verbose/>", "there is nothing that could be said under it"),

@@ -153,7 +153,7 @@ mod tests {
     };
 
     #[test]
-    fn what_fits_is_taken() {
+    fn models_that_fit() {
         let options = Options::default();
         let fit = |shape, trained, options: &Options, available| {
             super::fit(shape, trained, options, available).unwrap()
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_numbers() {
+    fn models_that_do_not_fit_are_refused_with_numbers() {
         let check = |shape: &Shape, options: &Options, available: u64| match fit(
             shape, 131_072, options, available,
         ) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_says_is_understood() {
+    fn memory_information_is_parsed() {
         assert_eq!(field("MemTotal: 9 kB\nMemAvailable:   1234 kB\n", "MemAvailable:"), Some(1234));
         assert_eq!(own_group("1:name=x:/y\n0::/a/b\n").as_deref(), Some("/a/b"));
         assert_eq!(group_left("1000\n", "700\n", "anon 600\ninactive_file 100\n"), Some(400));

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_likeliest_is_chosen() {
+    fn temperature_zero_chooses_the_most_likely() {
         let nan = f32::NAN;
         let never = f32::NEG_INFINITY;
         let penalty = Sampling { repeat_penalty: 2.0, ..GREEDY };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_drawn_as_often_as_it_is_likely() {
+    fn sampling_follows_the_probabilities() {
         let logits = [1_f32, 2.0, 4.0, 1.0].map(f32::ln);
         let near = |got: Vec<u32>, want: [u32; 4]| {
             let apart = got.iter().zip(want).map(|(a, b)| a.abs_diff(b)).max();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_every_answer_is_drawn_anew() {
+    fn without_a_seed_answers_differ() {
         let logits = vec![0.0; 1000];
         let draw = || {
             let mut sampler = Sampler::new(Sampling { any_seed: true, ..WARM });
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_decides() {
+    fn the_same_seed_samples_the_same_tokens() {
         let logits = vec![0.0; 1000];
         let draw = |seed| {
             let mut sampler = Sampler::new(Sampling { seed, ..WARM });

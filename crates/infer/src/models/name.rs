@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted() {
+    fn requests_for_models() {
         let file = |name: &str| Pick::File(name.to_owned());
         check_wanted(
             "GPT-oss-20b",

@@ -131,7 +131,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_words_that_turn_away_have_the_length_they_claim() {
+    fn the_refusal_of_connections_has_the_right_length() {
         let (head, body) = super::FULL.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());

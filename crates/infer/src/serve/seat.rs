@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_does_nothing_goes_first() {
+    async fn the_longest_idle_connection_is_closed_first() {
         let (begun, second) = (Instant::now(), Duration::from_secs(1));
         let seats = Seats::new(3, 30 * second);
         let take = |after: u32| seats.take(begun + after * second);

@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cut_of_tokens_does_not_matter(text in "[abä]{0,24}", word in "[abä]{1,4}", cuts: [u8; 6]) {
+        fn token_boundaries_do_not_matter(text in "[abä]{0,24}", word in "[abä]{1,4}", cuts: [u8; 6]) {
             let mut pieces = Vec::new();
             let mut rest = &text[..];
             for cut in cuts {

@@ -12,7 +12,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn responses_whole_and_streamed_say_the_same() {
+async fn complete_and_streamed_responses_agree() {
     let lab = Lab::new(Set::default()).await;
     for (text, want, status) in
         [("[[say hello wörld]]", "hello wörld", "completed"), ("[[say ]]", "", "completed")]
@@ -65,7 +65,7 @@ async fn chat_whole_and_streamed() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_says_so() {
+async fn a_truncated_answer_is_marked() {
     let lab = Lab::new(Set::default()).await;
     let mut body = input("[[say hello]]", false);
     body["max_output_tokens"] = 3.into();
@@ -94,7 +94,7 @@ async fn stop_words_end_an_answer_and_its_generation() {
 }
 
 #[tokio::test]
-async fn failures_of_the_engine_are_said_in_the_stream_or_instead_of_the_answer() {
+async fn engine_failures_are_reported_in_the_stream_or_as_a_status() {
     let lab = Lab::new(Set::default()).await;
     let answer = lab.responses(&input("[[fail]]", true)).await;
     assert_eq!(answer.status, 200);
@@ -107,7 +107,7 @@ async fn failures_of_the_engine_are_said_in_the_stream_or_instead_of_the_answer(
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_lives() {
+async fn a_silent_stream_gets_keep_alives() {
     let limits = Limits { keep_alive: Duration::from_millis(20), ..Limits::default() };
     let lab = Lab::new(Set { limits, ..Set::default() }).await;
     let answer = lab.responses(&input("[[slow 150 ab]]", true)).await;

@@ -15,7 +15,7 @@ const CANCEL_MAX: Duration = Duration::from_millis(100);
 const TURNS: usize = 1000;
 
 #[tokio::test]
-async fn whoever_leaves_takes_the_answer_along_at_once() {
+async fn disconnecting_cancels_the_answer_at_once() {
     let lab = Lab::new(Set { slots: 1, ..Set::default() }).await;
     let mut cancelled = 0;
     for stream in [true, false] {
@@ -53,7 +53,7 @@ async fn whoever_leaves_takes_the_answer_along_at_once() {
 /// A client may shut down its sending side and still gets its answer; if it then disconnects, that is noticed
 /// as soon as for others.
 #[tokio::test]
-async fn half_closed_clients_are_answered_until_they_leave() {
+async fn half_closed_clients_are_answered() {
     let lab = Lab::new(Set::default()).await;
     for stream in [true, false] {
         let mut client = lab.connect().await;
@@ -79,7 +79,7 @@ async fn half_closed_clients_are_answered_until_they_leave() {
 
 /// On the port, a shut-down side cannot be told from a closed connection.
 #[tokio::test]
-async fn at_the_port_a_shut_end_is_the_end() {
+async fn on_tcp_a_half_closed_client_counts_as_disconnected() {
     let lab = Lab::new(Set { port: true, ..Set::default() }).await;
     let mut client = lab.connect_port().await;
     let head = post("/v1/responses").replace("host: x", "host: localhost");
@@ -127,7 +127,7 @@ async fn fifty_clients_are_served_in_order_and_none_is_forgotten() {
 }
 
 #[tokio::test]
-async fn too_many_in_line_are_told_to_come_back() {
+async fn a_full_queue_refuses_with_retry_after() {
     let lab = Lab::new(Set { slots: 1, waiting_max: 2, ..Set::default() }).await;
     let mut held = Vec::new();
     for number in 0..3 {
@@ -148,7 +148,7 @@ async fn too_many_in_line_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_its_own_answer_only() {
+async fn a_slow_reader_delays_only_its_own_answer() {
     let lab = Lab::new(Set { slots: 2, ..Set::default() }).await;
     let mut slow = lab.connect().await;
     slow.send(&post("/v1/responses"), &input("[[flood 20000]]", true).to_string()).await;
@@ -174,7 +174,7 @@ async fn a_slow_reader_holds_up_its_own_answer_only() {
 }
 
 #[tokio::test]
-async fn a_reader_that_never_reads_is_given_up() {
+async fn a_reader_that_never_reads_is_dropped() {
     let limits = Limits { write_timeout: Duration::from_millis(200), ..Limits::default() };
     let lab = Lab::new(Set { limits, ..Set::default() }).await;
     let mut slow = lab.connect().await;

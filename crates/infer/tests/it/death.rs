@@ -26,7 +26,7 @@ fn started(script: &str) -> StartError {
 }
 
 #[test]
-fn whoever_starts_it_is_told() {
+fn the_client_that_started_it_is_told() {
     let loading = "printf 'loading\\n/models/bad.gguf' > model";
     for (script, want) in [
         (format!("{loading}; kill -ABRT $$"), "while loading /models/bad.gguf"),
@@ -52,7 +52,7 @@ fn no_debugger_is_started() {
 }
 
 #[test]
-fn the_next_one_is_told() {
+fn the_next_client_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::new(folder.path(), None);
     assert_eq!(home.died_of(), None);

@@ -16,7 +16,7 @@ fn header(bytes: &[u8]) -> Result<Header, GgufError> {
 }
 
 #[test]
-fn what_a_file_says_is_found() {
+fn headers_are_parsed() {
     let bytes = llama(1).context_tokens(2048).to_bytes();
     let Header { facts, shape } = header(&bytes).unwrap();
     assert_eq!((facts.architecture.as_str(), facts.name.as_deref()), ("llama", Some("Tiny")));
@@ -57,7 +57,7 @@ fn set(name: &'static str, value: u32) -> impl Fn(&mut Gguf) {
 }
 
 #[test]
-fn what_would_end_the_process_is_refused() {
+fn headers_that_would_abort_llama_cpp_are_refused() {
     check("no layers", set("block_count", 0), "block_count` is 0");
     check("many layers", set("block_count", 513), "block_count` is 513");
     check("no context", set("context_length", 0), "context_length` is 0");
@@ -150,7 +150,7 @@ fn what_would_end_the_process_is_refused() {
 
 /// Every key that refers to a token, or lists a value per token, matches the vocabulary.
 #[test]
-fn what_is_said_of_tokens_fits_them() {
+fn token_metadata_must_be_consistent() {
     for name in IDS {
         let key = format!("tokenizer.ggml.{name}_token_id");
         let set = |value: fn(&Gguf) -> Value| {

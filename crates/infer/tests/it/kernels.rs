@@ -120,7 +120,7 @@ fn attention_is_what_it_is_made_of() {
 
 /// The KV cache of one text does not affect another one, not even with infinities.
 #[test]
-fn a_text_that_overflows_is_alone_with_it() {
+fn overflow_in_one_sequence_does_not_affect_others() {
     loaded();
     // One token is unlike all others, and its attention values exceed 16 bits.
     let mut model = llama_of(9, Sizes::default());
@@ -150,7 +150,7 @@ fn a_text_that_overflows_is_alone_with_it() {
 
 /// An answer does not depend on what else is in its batch, unless that is a long prompt.
 #[test]
-fn a_token_does_not_see_the_batch() {
+fn a_token_does_not_depend_on_the_batch() {
     loaded();
     let model = llama_of(3, Sizes::default()).pack();
     let alone = logits(&model, &tokens(60), Reading { texts: 3, ..READING });

@@ -18,7 +18,7 @@ use crate::scripted::Scripted;
 use crate::wire::{Lab, Set, input, post};
 
 #[tokio::test]
-async fn an_end_lets_answers_finish_and_takes_no_new_ones() {
+async fn shutdown_finishes_answers_and_accepts_no_new_ones() {
     let limits = Limits { grace: Duration::from_secs(10), ..Limits::default() };
     let mut lab = Lab::new(Set { limits, ..Set::default() }).await;
     let mut idle = lab.connect().await;
@@ -36,7 +36,7 @@ async fn an_end_lets_answers_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test]
-async fn an_end_does_not_wait_for_ever() {
+async fn shutdown_has_a_time_limit() {
     let mut lab = Lab::new(Set::default()).await;
     let mut streamed = lab.connect().await;
     streamed.send(&post("/v1/responses"), &input("[[hang]]", true).to_string()).await;
@@ -55,7 +55,7 @@ async fn an_end_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn idleness_counts_from_the_last_answer() {
+async fn the_idle_timeout_starts_after_the_last_answer() {
     let lab = Arc::new(Lab::new(Set::default()).await);
     let quiet = Duration::from_millis(150);
     let begun = Instant::now();
@@ -138,7 +138,7 @@ async fn a_daemon_from_beginning_to_end() {
 }
 
 #[tokio::test]
-async fn a_daemon_leaves_when_nobody_comes() {
+async fn a_daemon_exits_when_idle() {
     let directory = tempfile::tempdir().unwrap();
     let idle = Some(Duration::from_millis(100));
     let daemon = Daemon::prepare(Options { idle, ..options(&directory) }).await.unwrap();

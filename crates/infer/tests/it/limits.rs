@@ -28,7 +28,7 @@ async fn large_bodies_are_refused_whether_announced_or_not() {
 
 /// A client that asks first whether to send a body is refused immediately, without `100 Continue`.
 #[tokio::test]
-async fn bodies_that_are_not_wanted_are_not_asked_for() {
+async fn refused_bodies_are_not_read() {
     let limits = Limits { request_bytes_max: 10_000, ..Limits::default() };
     let lab = Lab::new(Set { limits, port: true, ..Set::default() }).await;
     let head = |path: &str, length: usize| {
@@ -60,7 +60,7 @@ async fn bodies_that_are_not_wanted_are_not_asked_for() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_read_at_once_have_a_bound_together() {
+async fn concurrent_bodies_share_a_limit() {
     let limits =
         Limits { request_bytes_max: 10_000, requests_bytes_max: 15_000, ..Limits::default() };
     let lab = Lab::new(Set { limits, ..Set::default() }).await;
@@ -84,7 +84,7 @@ async fn bodies_that_are_read_at_once_have_a_bound_together() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_end() {
+async fn slow_heads_and_bodies_time_out() {
     let limits = Limits {
         head_timeout: Duration::from_millis(200),
         body_timeout: Duration::from_millis(200),
@@ -108,7 +108,7 @@ async fn slow_heads_and_bodies_end() {
 }
 
 #[tokio::test]
-async fn connections_have_a_bound_and_come_back() {
+async fn connections_are_limited_and_released() {
     let limits = Limits { connections_max: 3, ..Limits::default() };
     let lab = Lab::new(Set { limits, ..Set::default() }).await;
     let mut held = Vec::new();
@@ -156,7 +156,7 @@ async fn a_full_port_leaves_the_socket_free() {
 
 /// Idle connections keep nobody out, whether they send nothing, half a request, or no token.
 #[tokio::test]
-async fn idle_connections_keep_nobody_out() {
+async fn idle_connections_do_not_block_others() {
     let lab = Lab::new(Set { port: true, ..Set::default() }).await;
     let mut held = Vec::new();
     for number in 0..2 * Limits::default().connections_max {
@@ -184,7 +184,7 @@ async fn idle_connections_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn heads_have_a_bound() {
+async fn heads_are_limited() {
     let limits = Limits { head_timeout: Duration::from_secs(1), ..Limits::default() };
     let lab = Lab::new(Set { limits, ..Set::default() }).await;
     let many = "x-a: b\r\n".repeat(100);
@@ -215,7 +215,7 @@ async fn prompts_that_are_far_too_long() {
 
 /// No prompt is built for a client that has disconnected.
 #[tokio::test]
-async fn a_client_that_leaves_while_its_prompt_is_made() {
+async fn a_client_that_disconnects_while_its_prompt_is_built() {
     let lab = Lab::new(Set::default()).await;
     for stream in [true, false] {
         let mut client = lab.connect().await;

@@ -23,7 +23,7 @@ fn try_load(model: &Gguf, options: &Options) -> Result<Llama, LoadError> {
 
 /// An unwanted prompt is not tokenized to its end.
 #[test]
-fn tokens_are_made_for_as_long_as_they_are_wanted() {
+fn tokenizing_stops_when_cancelled() {
     let engine = load(&llama(1));
     let long = [Piece::Text("some words ".repeat(100_000))];
     let all = engine.tokenise(&long);
@@ -171,7 +171,7 @@ fn a_second_turn_reads_little() {
 }
 
 #[test]
-fn several_at_once_say_what_they_say_alone() {
+fn concurrent_answers_equal_separate_ones() {
     let (mut alike, mut answers) = (0, 0);
     for model in (1..6).flat_map(|seed| [llama(seed), gpt_oss(seed)]) {
         let engine = load(&model);
@@ -193,7 +193,7 @@ fn several_at_once_say_what_they_say_alone() {
 }
 
 #[test]
-fn a_seed_decides_what_is_drawn() {
+fn the_same_seed_gives_the_same_answer() {
     let engine = load(&llama(4));
     let prompt = text(&engine, "Once upon a time");
     let draw = |seed| {
@@ -205,7 +205,7 @@ fn a_seed_decides_what_is_drawn() {
 }
 
 #[test]
-fn whoever_leaves_is_noticed() {
+fn a_dropped_generation_is_noticed() {
     let engine = load(&llama(5));
     let long = text(&engine, &"All work and no play. ".repeat(170));
     for prompt in [&long[..10], &long[..]] {
@@ -236,7 +236,7 @@ fn whoever_leaves_is_noticed() {
 /// A client that disconnects during prompt evaluation costs the others only time: their answers stay the
 /// same.
 #[test]
-fn batches_that_are_given_up_are_nobodys_loss() {
+fn aborted_batches_lose_nothing() {
     for (model, threads) in [(llama(3), 1), (gpt_oss(3), 2)] {
         let options = Options { threads: Some(threads), ..OPTIONS };
         let engine = try_load(&model, &options).unwrap();
@@ -263,7 +263,7 @@ fn batches_that_are_given_up_are_nobodys_loss() {
 }
 
 #[test]
-fn fifty_at_once_are_all_served_and_no_more_are_let_in() {
+fn fifty_concurrent_requests_are_served_and_more_are_refused() {
     let options = Options { waiting_max: 46, ..OPTIONS };
     let engine = try_load(&llama(6), &options).unwrap();
     let prompts: Vec<_> = (0..50).map(|n| text(&engine, &format!("client {n} says"))).collect();
@@ -328,7 +328,7 @@ fn when_memory_is_short_answers_take_turns() {
 }
 
 #[test]
-fn whoever_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_blocks_no_other() {
     let options = Options { sessions: 1, ..OPTIONS };
     let engine = try_load(&llama(9), &options).unwrap();
     let prompt = text(&engine, "Count: ");
@@ -443,7 +443,7 @@ fn gpt_oss_speaks_harmony() {
 }
 
 #[test]
-fn when_the_engine_goes_all_answers_end() {
+fn dropping_the_engine_ends_all_answers() {
     let engine = load(&llama(13));
     let prompt = text(&engine, "And so on");
     let grammar = Some("start: /[0-9]{2000}/".to_owned());
@@ -457,7 +457,7 @@ fn when_the_engine_goes_all_answers_end() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_told_apart() {
+fn load_errors_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     let load = || Llama::load(&path, &OPTIONS, &mut |_| ());

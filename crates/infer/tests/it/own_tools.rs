@@ -23,7 +23,7 @@ fn items(response: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
+async fn a_call_is_run_and_the_answer_continues() {
     let lab = Lab::new(set(true, &["upper"], false)).await;
     for stream in [false, true] {
         let answer = lab.responses(&input("[[call upper {\"msg\": \"hi\"}]]", stream)).await;
@@ -91,7 +91,7 @@ async fn forced_calls_go_through_the_same_checks() {
 
 /// All events of an answer with one of the daemon's calls, in order.
 #[tokio::test]
-async fn a_forced_call_stands_between_the_beginning_and_the_answer() {
+async fn a_forced_call_comes_before_the_answer() {
     let lab = Lab::new(set(true, &["echo"], true)).await;
     let mut body = input("[[say after]]", true);
     force(&mut body, "echo", r#"{"msg":"hi"}"#);
@@ -222,7 +222,7 @@ async fn calls_of_the_client_are_left_to_it() {
 }
 
 #[tokio::test]
-async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
+async fn a_model_that_keeps_calling_must_answer() {
     let lab = Lab::new(set(true, &["echo"], false)).await;
     // The output itself asks for another call.
     let again = "[[call echo {\"text\": \"x\"}]] tool";
@@ -234,7 +234,7 @@ async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
 
 /// The client's tool choice applies to the daemon's tools as well.
 #[tokio::test]
-async fn a_choice_of_the_client_holds_for_our_tools() {
+async fn tool_choice_applies_to_our_tools() {
     let lab = Lab::new(set(true, &["echo", "upper"], false)).await;
     let call = "[[call echo {\"text\": \"hi\"}]]";
     let shell = json!({"type": "function", "name": "shell"});
@@ -264,7 +264,7 @@ async fn a_choice_of_the_client_holds_for_our_tools() {
 }
 
 #[tokio::test]
-async fn the_bound_of_an_answer_is_for_all_of_its_rounds() {
+async fn the_token_limit_covers_all_rounds() {
     let lab = Lab::new(set(true, &["echo"], false)).await;
     let call = "[[call echo {\"text\": \"hi\"}]]";
     let asked = |max: Option<u64>| {

@@ -12,7 +12,7 @@ const SURVIVED: i32 = 7;
 const SIGABRT: i32 = 6;
 
 #[test]
-fn only_what_is_contained_is_survived() {
+fn only_contained_panics_are_survived() {
     if let Ok(place) = std::env::var(PLACE) {
         abort_unless_contained();
         match &*place {
@@ -40,7 +40,7 @@ fn only_what_is_contained_is_survived() {
         ("main", died),
     ] {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "panics::only_what_is_contained_is_survived"]).env(PLACE, place);
+        again.args(["--exact", "panics::only_contained_panics_are_survived"]).env(PLACE, place);
         let output = again.output().unwrap();
         let got = (output.status.code(), output.status.signal());
         assert_eq!(got, want, "{place}: {}", String::from_utf8_lossy(&output.stderr));

@@ -107,7 +107,7 @@ fn connections_break() {
 }
 
 #[test]
-fn hubs_lie() {
+fn wrong_announcements() {
     use Fault::*;
     check(
         Says::Linked,
@@ -169,7 +169,7 @@ fn check_later(says: Says, changed: Option<Vec<u8>>, told: &[&str], ranges: &[Op
 }
 
 #[test]
-fn later_runs_go_on() {
+fn later_runs_resume() {
     let rest = Some("bytes=60000-");
     for says in [Says::Linked, Says::Plain] {
         check_later(says, None, &["1 files, 60000 there", "checking"], &[rest]);
@@ -180,7 +180,7 @@ fn later_runs_go_on() {
 }
 
 #[test]
-fn a_damaged_part_is_found_out() {
+fn a_damaged_part_is_detected() {
     let bytes = gguf(100_000, 0);
     let hub = TestHub::start(&[("m.gguf", bytes.clone())], Says::Linked, &[]);
     hub.fail(&[Fault::Cut(60_000), Fault::Status(404, "")]);
@@ -239,7 +239,7 @@ fn files_are_chosen() {
 }
 
 #[test]
-fn what_is_no_model_is_not_kept() {
+fn files_that_are_not_models_are_discarded() {
     let hub =
         TestHub::start(&[("m.gguf", b"<html>not a model</html>".to_vec())], Says::Linked, &[]);
     let home = TempDir::new().unwrap();
@@ -249,7 +249,7 @@ fn what_is_no_model_is_not_kept() {
 }
 
 #[test]
-fn nobody_is_there() {
+fn an_unreachable_hub() {
     let home = TempDir::new().unwrap();
     let models = Models::new(home.path(), Vec::new());
     // A port that nothing listens on.

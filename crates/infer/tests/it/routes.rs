@@ -145,7 +145,7 @@ async fn the_clients_own_id_is_used_if_it_is_sane() {
 }
 
 #[tokio::test]
-async fn the_port_wants_a_token_and_a_host_of_ours() {
+async fn the_port_requires_a_token_and_a_local_host() {
     let lab = Lab::new(Set { port: true, ..Set::default() }).await;
     let port = lab.port.unwrap();
     let good = format!("authorization: Bearer {TOKEN}\r\n");
@@ -170,7 +170,7 @@ async fn the_port_wants_a_token_and_a_host_of_ours() {
 }
 
 #[tokio::test]
-async fn health_is_there_before_the_model_and_work_waits_for_it() {
+async fn health_works_while_the_model_loads_and_requests_wait() {
     let lab = Lab::new(Set { loaded: false, ..Set::default() }).await;
     let health = lab.get("/health").await.json();
     assert_eq!((&health["status"], &health["progress"]), (&json!("loading"), &json!(0.25)));

@@ -358,7 +358,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_known_stays_as_it_is(
+    fn unknown_content_is_unchanged(
         kind in "[a-z_]{0,9}",
         payload in select(vec![
             r#"{ "type" : "newer", "a":1.0, "a":[ ] }"#, "[1, 2]", "null", "\"\\u0041\"", "{}", "-0",

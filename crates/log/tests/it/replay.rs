@@ -89,7 +89,7 @@ fn a_rollback_takes_turns_in_which_the_user_spoke() {
 }
 
 #[test]
-fn steps_read_no_more_than_they_are_asked_for() {
+fn steps_parse_only_on_demand() {
     let text =
         r#"{"timestamp":"","type":"event_msg","payload":{"type":"item_completed","item":7}}"#;
     let line: Line<'_> = serde_json::from_str(text).unwrap();

@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn a_generated_patch_gives_the_new_text(
+    fn a_generated_patch_produces_the_new_text(
         mut old in prop::collection::vec("[ab \t“–]{0,3}", 0..30),
         edits in prop::collection::vec(edit(), 0..30),
         ending in prop::sample::select(&["\n", "\r\n"]),
@@ -112,7 +112,7 @@ fn undiff(old: &str, diff: &str) -> String {
 
 /// Sizes at which anything quadratic would not finish in time.
 #[test]
-fn floods_end() {
+fn large_inputs_finish() {
     const LINES: usize = 100_000;
     let blanks = " \n".repeat(LINES);
     // Half a file of blank lines and then one that is not there: every start nearly matches.

@@ -392,7 +392,7 @@ fn not_destructive() {
 }
 
 #[test]
-fn refused_where_nobody_can_be_asked() {
+fn refused_if_no_one_can_be_asked() {
     let request = script("ls; rm -rf build");
     for mode in [SandboxMode::WorkspaceWrite, SandboxMode::DangerFullAccess] {
         let decision = decide(&policy(mode, ApprovalPolicy::Never, "allow rm"), &request);

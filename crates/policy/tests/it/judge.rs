@@ -1012,7 +1012,7 @@ fn granted_writes() {
 }
 
 #[test]
-fn a_plan_leaves_the_sandbox_for_no_rule() {
+fn no_rule_takes_a_patch_out_of_the_sandbox() {
     for mode in [WorkspaceWrite, DangerFullAccess] {
         let plan = policy(mode, Never, RULES).plan("/scratch".into());
         assert_eq!(show(&decide(&plan, &script("ls")).verdict), "run sandbox", "{mode:?}");

@@ -127,7 +127,7 @@ fn programs() {
 }
 
 #[test]
-fn what_runs_what_it_is_told() {
+fn programs_that_run_their_arguments() {
     let (lifted, stays) = ("run outside", "run sandbox");
     for text in ["make", "make install", "nice make", "python3.11 x"] {
         check(text, stays, "runs what files of the project say");
@@ -181,7 +181,7 @@ fn what_runs_what_it_is_told() {
 }
 
 #[test]
-fn what_stays_is_asked_about_where_everything_is() {
+fn sandboxed_commands_need_approval_if_everything_does() {
     let elsewhere = |request: &CommandRequest, approval| {
         let policy = policy(WorkspaceWrite, approval, RULES);
         let mut request = seen(&policy, request);
@@ -207,7 +207,7 @@ fn what_stays_is_asked_about_where_everything_is() {
 }
 
 #[test]
-fn names_to_look_for() {
+fn programs_to_locate() {
     let policy = policy(WorkspaceWrite, Never, RULES);
     let names = |text| policy.programs(&script(text)).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(names("timeout 5 nice tool x"), "/bin/bash nice timeout tool");

@@ -216,7 +216,7 @@ proptest! {
     /// An escalation never makes a verdict more lenient if nobody is asked, and restricting rules never do at
     /// all.
     #[test]
-    fn wishes_and_restrictions_do_not_help(request in request(), mode in mode()) {
+    fn escalations_and_restricting_rules_never_widen(request in request(), mode in mode()) {
         let with = |approval, rules| Policy { profile: profile(mode), approval, rules };
         let strictness = |policy: &Policy, request: &CommandRequest| {
             policy.command(request, &Grants::default()).verdict.strictness()

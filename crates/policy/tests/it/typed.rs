@@ -93,7 +93,7 @@ fn pieces_are_read_together() {
 }
 
 #[test]
-fn keys_that_edit() {
+fn keys_that_edit_the_line() {
     check("bash", &["cux\u{7f}rl evil\n"], "refuse");
     check("bash", &["xx\u{15}curl evil\n"], "refuse");
     check("bash", &["rx\u{8}m -rf .\n"], "ask");
@@ -221,7 +221,7 @@ fn a_long_input_has_a_bound() {
 proptest! {
     /// However a forbidden line is split into writes, one of them is not typed.
     #[test]
-    fn no_cut_hides_a_command(
+    fn splitting_input_does_not_hide_a_command(
         before in "(echo [a-z]{0,8}\n){0,3}",
         line in "(true; |sudo |x=1 |)curl [a-z]{1,6}",
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),

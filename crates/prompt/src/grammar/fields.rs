@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_wherever_they_stand() {
+    fn fields_are_found_at_any_place() {
         let object = json!({"properties": {"a": {}, "b": {}}, "required": ["b", "c"]});
         check(object.clone(), &[&["a", "b!", "c!"]]);
         check(json!({"$ref": "#/$defs/o", "$defs": {"o": object}}), &[&["a", "b!", "c!"]]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_wherever_they_stand() {
+    fn words_are_found_at_any_place() {
         let root = json!({"$defs": {"w": {"enum": ["a", 1, null]}}});
         let check = |schema: Value, want: Option<&[&str]>| {
             let got = allowed_words(&schema, &root);

@@ -30,7 +30,7 @@ pub(crate) fn requests(api: Api) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn requests_read_as_written() {
+fn requests_parse_as_expected() {
     for api in BOTH {
         for (path, body) in requests(api) {
             let got =

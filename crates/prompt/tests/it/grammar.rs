@@ -289,7 +289,7 @@ fn known_answers() {
 
 /// Text that the reader would parse as a call is not allowed as text.
 #[test]
-fn what_opens_a_call_is_no_text() {
+fn text_cannot_open_a_call() {
     for (style, opener) in [("qwen_coder", "<function="), ("granite", "<tool_call>")] {
         check(style, json!({}), &format!("See {opener}x"), "refused");
         check(style, json!({}), "See <b", "whole");

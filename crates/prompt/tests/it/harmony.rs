@@ -95,7 +95,7 @@ fn message(said: &Value, preamble: fn(String) -> Message) -> Message {
 
 /// No text contains a whole name of a special token.
 #[test]
-fn nothing_said_is_special() {
+fn text_never_becomes_special_tokens() {
     let rows: Vec<Value> = serde_json::from_str(CONVERSATIONS).unwrap();
     let model = Model::new(facts("harmony"), ModelOptions::default()).unwrap();
     for row in &rows {

@@ -87,7 +87,7 @@ fn messages_stay_apart() {
 
 /// The instructions tell a model once that something was left out, whatever it was and whatever the family.
 #[test]
-fn what_was_left_out_is_said_once() {
+fn omissions_are_reported_once() {
     let compose = |name: &str, messages: Vec<Message>| {
         let prompt = model(name, HashMap::new()).compose(&request(messages)).unwrap();
         shown(&prompt.pieces)

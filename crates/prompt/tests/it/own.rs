@@ -70,7 +70,7 @@ fn choices_are_made_over_all_tools() {
 }
 
 #[test]
-fn a_tool_of_the_client_stays_the_clients() {
+fn a_tool_of_the_client_has_precedence() {
     let tools = json!([function("echo"), function("shell")]);
     let all = &["echo", "shell", "upper"][..];
     check(json!({"tools": tools}), Ok((all, &["upper"], Choice::Auto)));

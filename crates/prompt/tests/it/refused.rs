@@ -296,7 +296,7 @@ fn schemas_that_refer_to_themselves() {
 
 /// Tools of many servers have such schemas, and validate their arguments themselves.
 #[test]
-fn tools_that_are_not_strict_are_bound_as_far_as_can_be() {
+fn tools_that_are_not_strict_are_constrained_as_far_as_possible() {
     let tags = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});
     let schema = json!({"type": "object", "properties": {"tags": tags}, "not": {"required": ["a"]},
         "if": {"required": ["tags"]}, "then": {"minProperties": 2}});

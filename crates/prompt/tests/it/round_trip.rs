@@ -201,7 +201,7 @@ fn said(reply: &Reply, pieces: &[Piece]) -> Heard {
 }
 
 #[test]
-fn our_own_client_hears_what_is_said() {
+fn our_own_client_decodes_answers() {
     let pieces = [
         Piece::Reasoning("Hm.".to_owned()),
         Piece::Commentary("I look.".to_owned()),
@@ -231,7 +231,7 @@ fn our_own_client_hears_what_is_said() {
 
 proptest! {
     #[test]
-    fn whatever_is_said(
+    fn any_answer_is_decoded(
         pieces in prop::collection::vec(piece(), 0..24),
         is_cut: bool,
         counts: [u32; 4],

@@ -136,7 +136,7 @@ fn calls_and_outputs() {
 
 /// Histories that templates refuse are rendered in a form that they accept.
 #[test]
-fn what_templates_refuse() {
+fn messages_that_templates_refuse() {
     let call = |id: &str, arguments: &str| Message::Call {
         id: id.to_owned(),
         name: "run".to_owned(),

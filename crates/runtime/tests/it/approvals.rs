@@ -103,7 +103,7 @@ fn a_cancel_ends_the_turn() {
 }
 
 #[test]
-fn nobody_answers() {
+fn no_answer_in_time() {
     let call = escalated("c1", "touch SCRATCH/f");
     let mut host = Host::new(&script(&call)).asked([Reaction::Sleep]);
     host.limits.approval_timeout = Duration::from_secs(1_000);
@@ -116,7 +116,7 @@ fn nobody_answers() {
 }
 
 #[test]
-fn there_is_nobody_to_ask() {
+fn no_approver() {
     let mut host = Host::new(&script(&escalated("c1", "touch SCRATCH/f")));
     let seen = host.run();
     assert_eq!(seen.events[2..4], ["answered 0 Disconnected", "ended 0 Failed"]);
@@ -258,7 +258,7 @@ fn a_patch_whose_directory_is_swapped() {
 }
 
 #[test]
-fn a_judge_of_the_host_is_heard() {
+fn a_judge_of_the_host_is_asked() {
     let plain = call("c1", "exec_command", json!({ "cmd": "touch SCRATCH/f" }));
     for (verdict, told) in [
         (Verdict::Refuse("the host says no".into()), "the host says no"),

@@ -16,7 +16,7 @@ const SEEDS: u64 = 4_000;
 const MARK: &str = "MARK";
 
 #[test]
-fn no_bent_item_is_lost_in_silence() {
+fn no_invalid_item_is_lost_silently() {
     for seed in 0..SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let (frame, keys_are_whole) = frame(&mut random);

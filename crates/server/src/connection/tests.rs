@@ -165,7 +165,7 @@ const COMPLETED: Event = Event::TurnCompleted {
 };
 
 #[test]
-fn the_client_says_who_it_is_first() {
+fn initialize_must_come_first() {
     let mut play = Play::new();
     play.say("thread/start", json!({}));
     play.say("no/such", json!({}));
@@ -190,7 +190,7 @@ fn the_client_says_who_it_is_first() {
 }
 
 #[test]
-fn what_is_no_request_is_passed_over() {
+fn messages_that_are_not_requests_are_ignored() {
     let mut play = Play::initialized();
     for line in ["", "[]", "{", r#"{"id":null,"method":"a"}"#, r#"{"id":1,"result":1}"#] {
         play.give(Input::Line(line.as_bytes()));
@@ -246,7 +246,7 @@ fn interruptions() {
 }
 
 #[test]
-fn a_thread_without_a_file_cannot_be_forked_or_put_away() {
+fn an_ephemeral_thread_cannot_be_forked_or_archived() {
     let mut play = Play::loaded();
     let none = format!("-32600 no rollout found for thread id {A}");
     for method in ["thread/fork", "thread/resume", "thread/archive", "thread/turns/list"] {
@@ -273,7 +273,7 @@ fn a_thread_without_a_file_cannot_be_forked_or_put_away() {
 }
 
 #[test]
-fn putting_away() {
+fn archiving() {
     let mut play = Play::loaded();
     play.turn();
     play.say("thread/archive", json!({"threadId": A}));
@@ -346,7 +346,7 @@ fn notifications_can_be_left_out() {
 }
 
 #[test]
-fn no_more_threads_than_there_may_be() {
+fn the_number_of_threads_is_limited() {
     let mut play = Play::initialized();
     for _ in 0..THREADS_MAX {
         play.say("thread/start", json!({}));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_apart_and_together() {
+    fn separators_are_inserted_and_removed() {
         for (text, want) in [
             ("", ""),
             ("plain words", "plain words"),

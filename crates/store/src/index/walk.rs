@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_could_come_again_are_not_relied_on() {
+    fn recent_modification_times_are_not_trusted() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let before = |seconds| {
             i64::try_from(now.saturating_sub(Duration::from_secs(seconds)).as_nanos()).unwrap()
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_is_read_back() {
+    fn a_saved_state_is_restored() {
         let stamp = Stamp { size: 7, mtime: -3, inode: u64::MAX };
         let folder = Folder {
             changed: 5,

@@ -85,7 +85,7 @@ fn long_lines_are_skipped_and_not_held() {
 /// Files made of lines, pieces of lines and noise: everything intact is found, and all bytes are accounted
 /// for.
 #[test]
-fn any_mixture_is_accounted_for() {
+fn every_byte_belongs_to_one_piece() {
     let mut state = 7_u64;
     let mut below = |bound: usize| {
         state =

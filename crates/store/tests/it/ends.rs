@@ -32,7 +32,7 @@ fn found(store: &FileStore) -> Vec<DamageKind> {
 }
 
 #[test]
-fn a_missing_end_is_named_wherever_it_was_cut() {
+fn a_missing_end_is_reported_wherever_it_was_cut() {
     for lines in 0..9 {
         let disk = empty_home();
         let path = nine_lines(&disk);
@@ -67,7 +67,7 @@ fn a_missing_end_is_named_wherever_it_was_cut() {
 }
 
 #[test]
-fn a_missing_end_can_be_given_up_at_once() {
+fn a_missing_end_can_be_discarded_at_once() {
     let disk = empty_home();
     let path = nine_lines(&disk);
     cut(&disk, &path, 4);
@@ -91,7 +91,7 @@ fn what_was_not_synced_is_not_missed() {
 }
 
 #[test]
-fn forks_and_reverts_of_what_is_left() {
+fn forks_and_reverts_of_a_truncated_thread() {
     let disk = empty_home();
     let path = nine_lines(&disk);
     cut(&disk, &path, 4);
@@ -106,7 +106,7 @@ fn forks_and_reverts_of_what_is_left() {
 }
 
 #[test]
-fn another_program_that_goes_on_from_an_older_copy_is_noticed() {
+fn continuing_an_older_copy_elsewhere_is_noticed() {
     let disk = empty_home();
     let path = nine_lines(&disk);
     let whole = disk.bytes(&path).unwrap();
@@ -167,7 +167,7 @@ fn notes_follow_their_threads() {
 }
 
 #[test]
-fn a_note_that_cannot_be_read_says_nothing() {
+fn an_unreadable_note_is_ignored() {
     for note in [&b""[..], b"garbage", &[0; 60], &[0xff; 4096]] {
         let disk = empty_home();
         let path = nine_lines(&disk);

@@ -39,7 +39,7 @@ fn a_row_says_what_the_file_says() {
 }
 
 #[test]
-fn files_that_come_grow_change_move_and_go_are_noticed() {
+fn changes_of_files_are_noticed() {
     let home = Home::new();
     check(&home, "a home with nothing in it");
     let paths: Vec<_> = (0..8).map(|number| home.write(&script(number))).collect();
@@ -163,7 +163,7 @@ fn a_line_that_is_not_whole_counts_once_it_is() {
 }
 
 #[test]
-fn an_index_in_any_state_is_put_right() {
+fn an_index_in_any_state_is_rebuilt() {
     type Harm = fn(&Home);
     let states: [(&str, Harm); 12] = [
         ("missing", |home| fs::remove_file(home.database()).unwrap()),
@@ -224,7 +224,7 @@ fn a_directory_in_its_place_or_a_home_that_cannot_be_written_is_no_obstacle() {
 }
 
 #[test]
-fn somebody_who_keeps_it_locked_is_waited_for_and_then_done_without() {
+fn a_locked_index_is_waited_for_then_built_in_memory() {
     let home = Home::new();
     home.write(&script(1));
     home.list();
@@ -292,7 +292,7 @@ fn many_at_once_agree() {
 }
 
 #[test]
-fn pages_stay_right_while_threads_come_and_go() {
+fn pages_stay_correct_while_threads_change() {
     let orders = [
         (Sort::Updated, Direction::Newest),
         (Sort::Updated, Direction::Oldest),
@@ -552,7 +552,7 @@ fn the_files_are_for_their_owner_only() {
 }
 
 #[test]
-fn nothing_is_left_of_what_was_deleted() {
+fn nothing_remains_of_deleted_threads() {
     let home = Home::new();
     let said =
         |number: u64| (0..40).map(|turn| format!("secretword{number} tale {turn}")).collect();
@@ -650,7 +650,7 @@ fn the_last_thread() {
 }
 
 #[test]
-fn odd_files_are_shown_as_far_as_can_be_told() {
+fn damaged_files_are_listed_as_far_as_possible() {
     let home = Home::new();
     let whole = fs::read(home.write(&script(0))).unwrap();
     let mut odd: BTreeMap<u64, Vec<u8>> = BTreeMap::new();

@@ -495,7 +495,7 @@ fn held() {
 }
 
 #[test]
-fn older_files_go_on_without_ordinals() {
+fn older_files_continue_without_ordinals() {
     let disk = empty_home();
     let store = store(&disk);
     let sample = theirs();

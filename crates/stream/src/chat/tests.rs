@@ -359,7 +359,7 @@ fn any_chunk() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_answer_reads_the_same_however_cut(
+    fn any_answer_decodes_the_same_in_any_chunking(
         chunks in prop::collection::vec(any_chunk(), 0..20),
         size in 1usize..40,
         dialect in prop::sample::select(vec![None, Some("hermes"), Some("qwen3_coder")]),
@@ -373,7 +373,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_read_the_same_however_cut(bytes: Vec<u8>, size in 1usize..9) {
+    fn any_bytes_decode_the_same_in_any_chunking(bytes: Vec<u8>, size in 1usize..9) {
         prop_assert_eq!(read(None, &bytes, size), read(None, &bytes, bytes.len()));
     }
 }

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_given_at_once() {
+    fn text_that_cannot_be_a_tag_is_emitted_at_once() {
         let mut plans = Plans::default();
         let mut given = String::new();
         for (piece, want) in [
@@ -421,7 +421,7 @@ mod tests {
     proptest! {
         /// The oracle: lines, each trimmed and compared with the tags.
         #[test]
-        fn as_lines_would_be_read(
+        fn blocks_agree_with_a_line_by_line_parser(
             parts in prop::collection::vec(
                 prop::sample::select(vec![
                     "<a>", "</a>", "<ab>", "</ab>", "[a]", "[/a]", "\n", "\n", "\n", " ", "\t", "\r", "x",

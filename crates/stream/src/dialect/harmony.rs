@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_speaks() {
+    fn messages_of_other_roles_are_ignored() {
         for role in ["user", "system", "developer", "functions.f to=assistant", "tool", "odd"] {
             for channel in ["", "<|channel|>commentary", "<|channel|>analysis<|constrain|>json"] {
                 check(
@@ -745,7 +745,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_no_cut_matters(
+        fn nothing_panics_and_chunking_does_not_matter(
             parts in prop::collection::vec(
                 prop::sample::select(vec![
                     "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>",

@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_changes_nothing(
+        fn chunking_does_not_matter(
             parts in prop::collection::vec(
                 prop::sample::select(vec!["<", "|", "<|end", "oftext|>", "|>", "<|start|>", "é", "x", "<b"]),
                 0..20,

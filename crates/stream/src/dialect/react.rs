@@ -624,7 +624,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_no_cut_matters(
+        fn nothing_panics_and_chunking_does_not_matter(
             parts in prop::collection::vec(
                 prop::sample::select(vec![
                     "Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "Action",

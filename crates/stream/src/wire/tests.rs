@@ -216,7 +216,7 @@ fn events(frames: &[&str]) -> String {
 const FORMATS: [&str; 4] = ["openai_chat", "openai_responses", "anthropic", "gemini"];
 
 #[test]
-fn what_nobody_can_read() {
+fn unreadable_frames() {
     for format in FORMATS {
         let ending: &[&str] = match format {
             "openai_responses" | "anthropic" => &["error truncated"],
@@ -297,7 +297,7 @@ fn vector_inputs() -> Vec<(String, String)> {
 
 proptest! {
     #[test]
-    fn spoilt_streams_give_the_same_however_cut(
+    fn damaged_streams_parse_the_same_in_any_chunking(
         which in any::<prop::sample::Index>(),
         spoils in prop::collection::vec(
             (any::<prop::sample::Index>(), 0usize..60, prop::sample::select(WORDS)), 0..6),
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn lists_of_words_give_the_same_however_cut(
+    fn lists_of_words_parse_the_same_in_any_chunking(
         words in prop::collection::vec(prop::sample::select(WORDS), 0..60),
         lengths in prop::collection::vec(1usize..20, 1..20),
         format in prop::sample::select(&FORMATS[..]),

@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_reads_the_same_however_cut(
+    fn any_text_parses_the_same_in_any_chunking(
         parts in proptest::collection::vec(prop_oneof![
             Just("{"), Just("}"), Just("["), Just("]"), Just(","), Just(":"), Just("\"ToolCall_V2\""),
             Just("\"name\""), Just("\"arguments\""), Just("\"tool_calls\""), Just("\"f\""), Just("1"),

@@ -157,7 +157,7 @@ proptest! {
 
     /// Many streams at once on an executor: each gives the same as alone, whatever happens to the others.
     #[test]
-    fn streams_do_not_know_of_each_other(
+    fn streams_are_independent(
         streams in proptest::collection::vec(
             (
                 0..3usize,
@@ -210,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn a_document_that_is_none_says_so_and_ends() {
+fn an_invalid_document_is_an_error_and_ends() {
     let source = iter(
         [r#"{"ToolCall_V2":{"name":"f","arguments":{}},"a":"#, "nope}", "more"]
             .map(Ok::<_, String>),

@@ -79,7 +79,7 @@ fn documents() {
 }
 
 #[test]
-fn what_is_left_to_implementations() {
+fn implementation_defined_json() {
     // Half a pair is kept in the raw text and decodes to the replacement character.
     for text in [r#""\ud83d""#, r#""\udc69""#, r#""\ud83d\ud83d""#, r#""\ud83dx""#] {
         assert!(
@@ -100,7 +100,7 @@ fn what_is_left_to_implementations() {
 }
 
 #[test]
-fn what_is_no_document() {
+fn invalid_documents() {
     use ErrorKind::{Control, Escape, Truncated, Unexpected};
     for (text, kind, offset) in [
         ("", Truncated, 0),
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_gives_the_same_however_cut(text: String, chunk in 1usize..9) {
+    fn any_text_parses_the_same_in_any_chunking(text: String, chunk in 1usize..9) {
         prop_assert_eq!(document(&text, chunk), document(&text, text.len().max(1)));
     }
 }

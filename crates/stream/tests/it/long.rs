@@ -22,7 +22,7 @@ fn check(name: &str, before: &str, piece: &str, after: &str, want: usize) {
 }
 
 #[test]
-fn long_inputs_take_no_longer_than_they_are() {
+fn long_inputs_take_linear_time() {
     // Blanks that JSON does not allow leave the type of a value undecided.
     let before = "<tool_call>\n<function=f>\n<parameter=k>\n";
     let after = "\n</parameter>\n</function>\n</tool_call>";

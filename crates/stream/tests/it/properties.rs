@@ -14,7 +14,7 @@ use crate::decode;
 
 proptest! {
     #[test]
-    fn framing_and_cuts_do_not_matter(
+    fn framing_and_chunking_do_not_matter(
         framed in prop::collection::vec((said(), frame()), 0..12),
         cuts in prop::collection::vec(0usize..80, 0..40),
         bom in any::<bool>(),
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_the_same_however_cut(
+    fn any_bytes_decode_the_same_in_any_chunking(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..300),
             prop::collection::vec(prop::sample::select(WORDS), 0..60)

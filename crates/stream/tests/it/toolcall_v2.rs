@@ -90,7 +90,7 @@ fn check_text(input: &str, want: &str) {
 }
 
 #[test]
-fn everybody_finds_the_same_calls() {
+fn all_readers_find_the_same_calls() {
     // Alone; the envelope belongs to the call and is not shown.
     check(r#"{"ToolCall_V2":{"name":"f","arguments":{"q":"}"}}}"#, r#"⟨f({"q":"}"})⟩"#);
     check(r#"{"ToolCall_V2":{"id":"7","arguments":[1],"name":"f"}}"#, "⟨f#7([1])⟩");
@@ -199,7 +199,7 @@ fn documents_in_text() {
 }
 
 #[test]
-fn envelopes_in_what_else_announces_calls() {
+fn envelopes_inside_other_call_formats() {
     let call = r#""ToolCall_V2":{"name":"f","arguments":{}}"#;
     for (open, close) in [
         ("```json\n", "\n```"),
@@ -531,7 +531,7 @@ fn any_document() -> impl Strategy<Value = String> {
 proptest! {
     /// All readers find the same calls, whatever surrounds them, and what surrounds them is still JSON.
     #[test]
-    fn everybody_agrees_about_any_document(
+    fn all_readers_agree_about_any_document(
         text in any_document(),
         around in any_surroundings(),
         nested in any::<bool>(),

@@ -323,7 +323,7 @@ fn mentions(own: &Tagged, foreign: &str) -> Vec<String> {
 }
 
 #[test]
-fn values_that_go_on() {
+fn values_that_continue_after_a_close_tag() {
     for own in FORMATS {
         let (end, lacks) = ends(own);
         // The end of a message after that of a call leaves no doubt.

@@ -132,7 +132,7 @@ fn every_answer() {
 }
 
 #[test]
-fn what_needs_no_leave_asks_nobody() {
+fn effects_without_need_for_approval_ask_no_one() {
     let plain = Effect::Command(CommandRequest {
         argv: words("ls"),
         cwd: "/w".into(),
@@ -269,7 +269,7 @@ fn lines_are_appended_whole() {
 }
 
 #[test]
-fn odd_words_are_read_back_as_they_were_or_not_written() {
+fn unusual_words_round_trip_or_are_not_written() {
     for word in ["a b", "\"", "\\", "'", "$(x)", "é", "\n", "\t", "\u{1}", "]", ""] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("rules");
@@ -342,7 +342,7 @@ impl Judge for Always {
 }
 
 #[test]
-fn a_gate_hears_its_judge() {
+fn a_gate_asks_its_judge() {
     let judged = |letter| Gate::new(policy()).judged_by(Box::new(Always(decision(letter))));
     let passed = pass(&judged('r'), write("/w/a"), &Answer::Accept);
     assert_eq!(passed.leave, Some(Err("no".into())));

@@ -37,7 +37,7 @@ fn check(arguments: Value, facts: &[&str], item: Option<(&str, i32)>) {
 
 /// Profiles are read once, and neither their output nor their errors are in any command's output.
 #[test]
-fn one_login_shell_stands_for_all() {
+fn one_login_shell_serves_all_commands() {
     block_on(async {
         let bench = Bench::new(DangerFullAccess);
         let profile = "echo noise; nosuchcommand; echo \"$RANDOM.$$\" >> \"$HOME/runs\"\n\
@@ -66,7 +66,7 @@ fn one_login_shell_stands_for_all() {
 
 /// A profile that exits the shell, or prints endlessly, does not affect commands.
 #[test]
-fn profiles_that_cannot_be_taken() {
+fn profiles_that_fail() {
     for (profile, want, why) in [
         ("exit 3\n", "", "bash exited with code 3 while it read its profile"),
         ("exec echo gone\n", "gone\n", "bash ended while it read its profile"),
@@ -153,7 +153,7 @@ fn refusals() {
 }
 
 #[test]
-fn without_anybody_to_ask_nothing_leaves_the_sandbox() {
+fn without_an_approver_nothing_leaves_the_sandbox() {
     block_on(async {
         let bench = Bench::new(WorkspaceWrite);
         let arguments = json!({
@@ -177,7 +177,7 @@ fn a_command_that_cannot_start_is_an_item_that_failed() {
 }
 
 #[test]
-fn a_session_goes_on_after_the_yield() {
+fn a_session_continues_after_the_yield() {
     block_on(async {
         let bench = Bench::new(DangerFullAccess);
         let script = "echo ready; read x; echo got:$x; exit 4";

@@ -179,7 +179,7 @@ fn links_are_followed_before_the_decision() {
 }
 
 #[test]
-fn a_failure_on_the_way_takes_everything_back() {
+fn a_failure_on_the_way_undoes_everything() {
     let read_only = |root: &Path| {
         fs::write(root.join("z.txt"), "x\n").unwrap();
         fs::set_permissions(root.join("z.txt"), fs::Permissions::from_mode(0o444)).unwrap();
@@ -203,7 +203,7 @@ fn a_failure_on_the_way_takes_everything_back() {
 }
 
 #[test]
-fn a_moved_file_takes_its_mode_along() {
+fn a_moved_file_keeps_its_mode() {
     block_on(async {
         let bench = Bench::new(WorkspaceWrite);
         fs::write(bench.path().join("a.txt"), "x\n").unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_and_in_order() {
+    fn lines_arrive_whole_and_in_order() {
         let (output, open, written) = gated(Duration::from_secs(60));
         for n in 0..100 {
             output.send(&"x".repeat(n * 10)).unwrap();
@@ -201,7 +201,7 @@ mod tests {
 
     /// A reader that reads nothing blocks its sender for a limited time.
     #[test]
-    fn a_reader_that_takes_nothing_is_given_up() {
+    fn a_reader_that_does_not_read_is_dropped() {
         let (output, open, _written) = gated(Duration::from_millis(50));
         let line = "x".repeat(1 << 20);
         let sent = (0..100).take_while(|_| output.send(&line).is_ok()).count();

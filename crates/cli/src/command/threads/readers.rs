@@ -421,7 +421,7 @@ fn check(seed: u64, legacy: bool) {
 }
 
 #[test]
-fn what_is_read_is_what_was_told() {
+fn every_reader_returns_what_was_reported_live() {
     for seed in 0..THREADS {
         check(seed, false);
         check(seed, true);

@@ -325,7 +325,7 @@ mod tests {
 
     /// People revert to a turn by the number shown here.
     #[test]
-    fn turns_are_those_of_the_history() {
+    fn turns_agree_with_the_history() {
         let logs = concat!(env!("CARGO_MANIFEST_DIR"), "/../history/tests/data/logs");
         let files = std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().path());
         let files: Vec<_> =

@@ -181,7 +181,7 @@ fn a_short_prompt_is_answered_in_pieces() {
 
 /// The built-in tools have the time-out of commands; tests can make them slow.
 #[test]
-fn a_slow_built_in_tool_is_ended() {
+fn a_slow_built_in_tool_times_out() {
     let mut den = Den::new().with_model();
     den.env = vec![
         ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
@@ -301,7 +301,7 @@ fn a_template_without_bounds() {
 }
 
 #[test]
-fn a_killed_daemon_is_in_nobodys_way() {
+fn leftovers_of_a_killed_daemon_are_ignored() {
     let den = Den::new().with_model();
     check(&den.start(), 0, "is running");
     let pid = den.pid().unwrap();
@@ -319,7 +319,7 @@ fn a_killed_daemon_is_in_nobodys_way() {
 }
 
 #[test]
-fn starts_at_once_make_one_daemon() {
+fn concurrent_starts_make_one_daemon() {
     let den = Den::new().with_model();
     let model = den.model();
     let starts: Vec<_> = (0..4)
@@ -342,7 +342,7 @@ fn starts_at_once_make_one_daemon() {
 }
 
 #[test]
-fn it_leaves_when_nobody_comes_and_ends_when_told() {
+fn it_exits_when_idle_and_when_stopped() {
     let den = Den::new().with_model();
     let model = den.model();
     let model = model.to_str().unwrap();
@@ -386,7 +386,7 @@ fn settings_of_the_configuration() {
 
 /// A start that cannot succeed does not touch the running daemon.
 #[test]
-fn a_daemon_makes_way_only_for_one_that_can_serve() {
+fn a_daemon_is_replaced_only_by_one_that_can_serve() {
     let den = Den::new().with_model();
     check(&den.start(), 0, "is running with tiny");
     let pid = den.pid().unwrap();
@@ -597,7 +597,7 @@ fn a_tool_that_cannot_be_offered_is_named() {
 
 /// A slow tool delays only its own answer.
 #[test]
-fn a_slow_tool_stalls_nobody() {
+fn a_slow_tool_blocks_no_other_client() {
     let mut den = Den::new().with_model();
     let tool = "[[daemon.tools]]\nname = \"sleeps\"\ncommand = [\"sleep\", \"3\"]\n";
     den.lab.home.write("config.toml", tool).unwrap();
@@ -672,7 +672,7 @@ fn fifty_clients_of_one_daemon() {
 
 /// A client that disconnects cancels its answer: through the socket, while a real model is generating.
 #[test]
-fn a_real_model_stops_for_whoever_leaves() {
+fn a_real_model_stops_when_the_client_disconnects() {
     let Some(model) = testkit::model() else { return };
     let den = Den::new();
     let start = ["start", "--threads", "1", "--model", model.to_str().unwrap()];

@@ -557,7 +557,7 @@ fn grammars_of_clients() {
 
 /// No work is done for a disconnected client.
 #[test]
-fn nobody_waits() {
+fn compiling_is_quick() {
     let trials = [];
     let read = GRAMMARS.read("start: \"never read before\"", &trials, &|| false);
     assert_eq!(read.map(drop), Err(super::unusable(super::UNWANTED.to_owned())));
@@ -624,7 +624,7 @@ proptest! {
 
     /// Every request is refused or completed within the available time, memory and stack.
     #[test]
-    fn whatever_is_asked_for(schema in schema(), definition in schema(), as_tool: bool) {
+    fn any_schema_is_followed_or_refused(schema in schema(), definition in schema(), as_tool: bool) {
         let mut schema = schema;
         if let Value::Object(fields) = &mut schema {
             fields.insert("$defs".to_owned(), json!({"x": definition}));

@@ -42,7 +42,7 @@ fn finish(schedule: &mut Schedule, said: u32) {
 }
 
 #[test]
-fn a_second_turn_reads_what_is_new() {
+fn a_second_turn_evaluates_only_new_tokens() {
     let mut schedule = Schedule::new(LIMITS);
     schedule.submit(1, vec![1, 2, 3], Some("a".into()));
     assert_eq!(admit(&mut schedule), (vec![(1, 0)], vec![]));
@@ -66,7 +66,7 @@ fn a_second_turn_reads_what_is_new() {
 }
 
 #[test]
-fn what_is_in_doubt_is_not_used_again() {
+fn uncertain_cells_are_not_reused() {
     let mut schedule = Schedule::new(LIMITS);
     schedule.submit(1, vec![1, 2, 3], Some("a".into()));
     admit(&mut schedule);
@@ -77,7 +77,7 @@ fn what_is_in_doubt_is_not_used_again() {
 }
 
 #[test]
-fn without_a_key_what_goes_on_is_recognised() {
+fn without_a_key_a_continued_conversation_is_recognized() {
     let mut schedule = Schedule::new(LIMITS);
     schedule.submit(1, vec![1, 2, 3], None);
     admit(&mut schedule);
@@ -92,7 +92,7 @@ fn without_a_key_what_goes_on_is_recognised() {
 }
 
 #[test]
-fn memory_that_cannot_be_cut_is_used_whole_or_not_at_all() {
+fn memory_that_cannot_be_truncated_is_reused_whole_or_not_at_all() {
     let mut schedule = Schedule::new(Limits { rewind: false, ..LIMITS });
     schedule.submit(1, vec![1, 2, 3], Some("a".into()));
     admit(&mut schedule);
@@ -105,7 +105,7 @@ fn memory_that_cannot_be_cut_is_used_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_batch_has_everybody_in_it() {
+fn a_batch_contains_every_answer() {
     let mut schedule = Schedule::new(Limits { slots: 3, cells: 200, rewind: true });
     schedule.submit(1, vec![1; 1], None);
     schedule.submit(2, vec![2; 50], None);
@@ -126,7 +126,7 @@ fn a_batch_has_everybody_in_it() {
 }
 
 #[test]
-fn what_several_begin_with_is_read_once() {
+fn a_shared_prefix_is_evaluated_once() {
     let prompt = |own: u32| [vec![1; 40], vec![own; 10]].concat();
     let limits = Limits { slots: 3, cells: 200, rewind: true };
     let read = |limits| {
@@ -159,7 +159,7 @@ fn what_several_begin_with_is_read_once() {
 }
 
 #[test]
-fn whoever_waits_for_somebody_who_leaves_or_sleeps_reads() {
+fn followers_of_a_cancelled_or_paused_leader_evaluate_the_prefix() {
     for sleeps in [false, true] {
         let mut schedule = Schedule::new(Limits { slots: 2, cells: 200, rewind: true });
         schedule.submit(1, vec![1; 60], None);
@@ -182,7 +182,7 @@ fn whoever_waits_for_somebody_who_leaves_or_sleeps_reads() {
 }
 
 #[test]
-fn whoever_sleeps_makes_room() {
+fn paused_answers_give_up_their_slot() {
     let mut schedule = Schedule::new(Limits { slots: 1, cells: 100, rewind: true });
     schedule.submit(1, vec![1, 2], None);
     schedule.submit(2, vec![3, 4], None);
@@ -200,7 +200,7 @@ fn whoever_sleeps_makes_room() {
 }
 
 #[test]
-fn when_cells_run_out_the_oldest_goes_on() {
+fn when_cells_run_out_the_oldest_answer_continues() {
     let mut schedule = Schedule::new(LIMITS);
     schedule.submit(1, vec![1; 20], None);
     schedule.submit(2, vec![2; 20], None);
@@ -239,7 +239,7 @@ fn fifty_at_once_are_served_in_order() {
 }
 
 #[test]
-fn pace_is_found() {
+fn the_batch_budget_adapts_to_the_speed() {
     let mut pace = Pace::new();
     for _ in 0..20 {
         pace.measured(pace.budget(), pace.budget() as f64 / 1000.0);
@@ -284,7 +284,7 @@ impl Memory {
 /// One answer is being generated, a prompt is evaluated, and the clients of one or both disconnect in the
 /// middle.
 #[test]
-fn a_batch_for_nobody_is_given_up() {
+fn a_batch_that_no_answer_needs_is_aborted() {
     let answer_and_prompt = |rewind, prompt: usize| {
         let mut schedule = Schedule::new(Limits { rewind, ..LIMITS });
         schedule.submit(1, vec![1, 2], None);
@@ -341,7 +341,7 @@ fn a_batch_for_nobody_is_given_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn any_traffic_comes_to_an_end(
+    fn any_traffic_finishes(
         seed in any::<u64>(),
         slots in 1_usize..5,
         cells in 64_usize..200,

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_gone_on_with() {
+    fn downloads_that_can_be_resumed() {
         let now = part(None, "e");
         let noted = |etag: &str| Note { body_etag: Some(etag.to_owned()), ..Note::from_part(&now) };
         for (note, have, want) in [

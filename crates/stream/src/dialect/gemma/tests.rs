@@ -304,7 +304,7 @@ const FRAGMENTS: &[&str] = &[
 
 proptest! {
     #[test]
-    fn calls_are_read_as_they_were_meant(
+    fn generated_calls_parse_back(
         name in "[a-z_][a-z0-9_.]{0,9}",
         args in arguments("[a-zA-Z_][a-zA-Z0-9_]{0,8}"),
         style: u64,
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_is_read_the_same_however_it_is_cut(
+    fn nonsense_parses_the_same_in_any_chunking(
         pieces in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..24),
         cuts in prop::collection::vec(0usize..80, 0..9),
     ) {

@@ -496,7 +496,7 @@ const FRAGMENTS: &[&str] = &[
 
 proptest! {
     #[test]
-    fn calls_are_read_as_they_were_meant(
+    fn generated_calls_parse_back(
         list in prop::collection::vec(("[a-z_][a-z0-9_]{0,9}(\\.[a-z]{1,3})?", arguments("\\PC{0,6}")), 1..4),
         style: u64,
         marked: bool,
@@ -525,7 +525,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_is_read_the_same_however_it_is_cut(
+    fn nonsense_parses_the_same_in_any_chunking(
         pieces in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..24),
         cuts in prop::collection::vec(0usize..80, 0..9),
     ) {

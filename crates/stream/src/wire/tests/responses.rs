@@ -11,7 +11,7 @@ const COMPLETED: &str =
     r#"{"type":"response.completed","response":{"id":"r","status":"completed","output":[]}}"#;
 
 #[test]
-fn said_once() {
+fn everything_is_emitted_once() {
     check(
         &[
             r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message","content":[]}}"#,
