@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Report {
 struct Subject(Option<Dialect>);
 
 /// The parser of one stream.
-#[expect(clippy::large_enum_variant, reason = "there are as many of each as are measured")]
+#[expect(clippy::large_enum_variant, reason = "each measurement has only one kind")]
 enum Either {
     Text(Parser),
     Document(DocumentParser),

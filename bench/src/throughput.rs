@@ -178,7 +178,7 @@ struct Subject {
     /// Whether its arguments are JSON.
     json: bool,
     /// The corresponding format of the other peer.
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "nobody reads it then"))]
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "only the peers use it"))]
     tool_parser_reads: &'static str,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each recording is a test of its own name, so this file has its own `main`: `cargo nextest run -p
 //! heddle-cli --test conformance exec_429` runs those whose names contain that.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

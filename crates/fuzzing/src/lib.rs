@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "stand-ins of other crates' tests stop at the first surprise"
+    reason = "helpers from other crates' tests fail at the first unexpected error"
 )]
 
 pub mod chat;

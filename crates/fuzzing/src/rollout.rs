@@ -2,7 +2,10 @@
 //! line in the middle is found. Such a file can be opened, continued and repaired.
 
 #[path = "../../store/tests/it/disk.rs"]
-#[expect(dead_code, reason = "only the disk itself is needed here")]
+#[expect(
+    dead_code,
+    reason = "the module contains more than the disk, which is all that is needed here"
+)]
 mod disk;
 
 use std::sync::Arc;

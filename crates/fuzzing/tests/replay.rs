@@ -4,8 +4,8 @@
 //! instead, however long that takes, and `HEDDLE_SEED=N` starts from another seed. A failure prints its
 //! input, which then belongs into `seeds/TARGET`. For coverage-guided search use libFuzzer: `./x fuzz`.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-#![expect(clippy::print_stderr, reason = "the input of what fails is needed to see why")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
+#![expect(clippy::print_stderr, reason = "the failing input is needed to find the cause")]
 
 use std::collections::BTreeSet;
 use std::env;

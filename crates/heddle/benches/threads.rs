@@ -2,7 +2,7 @@
 //! per thread must stay below a limit.
 //!
 //!     cargo bench -p heddle --bench threads [-- COUNT]
-#![expect(clippy::print_stdout, reason = "it prints a table")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};

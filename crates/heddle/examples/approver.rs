@@ -1,7 +1,7 @@
 //! An approver: asked before a command leaves the sandbox, it allows `touch` and denies everything else.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example approver -- "make a file called note.txt"
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::process::ExitCode;
 

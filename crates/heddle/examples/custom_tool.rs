@@ -1,7 +1,7 @@
 //! A tool that the host program provides, in addition to the built-in ones.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example custom_tool -- "how warm is it in Oslo?"
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::process::ExitCode;
 use std::time::Duration;

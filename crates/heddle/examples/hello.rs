@@ -1,7 +1,7 @@
 //! The smallest program: one thread, one turn, one answer.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example hello -- "what does this project do?"
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::process::ExitCode;
 

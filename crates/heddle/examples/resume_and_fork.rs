@@ -1,7 +1,7 @@
 //! Closes a thread, resumes it, and forks it into a second one.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example resume_and_fork
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! Prints events as they arrive, text and commands, and interrupts the turn on Ctrl-C.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example streaming -- "list the files here"
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! A typed answer: its schema is generated from a struct, and the answer is checked against it.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example structured_output
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
 
 use std::process::ExitCode;
 

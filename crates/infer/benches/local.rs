@@ -2,7 +2,7 @@
 //!
 //! Every figure except the last is a ratio of two measurements from one run, taken alternately, so that a
 //! busy machine affects both.
-#![expect(clippy::print_stdout, reason = "this is what it is for")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::num::NonZeroU32;
 use std::path::Path;

@@ -42,7 +42,7 @@ pub enum LogEvent {
 
 /// The kind of an event. Readers match on this and parse no more than they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are those of `LogEvent`")]
+#[expect(missing_docs, reason = "the variants are those of `LogEvent`")]
 pub enum EventKind {
     TaskStarted,
     TaskComplete,
@@ -103,7 +103,7 @@ impl LogEvent {
 
 /// A turn started. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct TaskStarted {
     #[serde(default, deserialize_with = "lenient")]
     pub turn_id: Option<String>,
@@ -119,7 +119,7 @@ pub struct TaskStarted {
 
 /// A turn ended by itself. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct TaskComplete {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<u64>,
@@ -193,7 +193,7 @@ fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskError>
 
 /// A turn was interrupted. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct TurnAborted {
     #[serde(default, deserialize_with = "lenient")]
     pub turn_id: Option<String>,
@@ -212,7 +212,7 @@ impl TurnAborted {
 
 /// An item is final. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct ItemCompleted {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub completed_at_ms: Option<u64>,
@@ -227,7 +227,7 @@ pub struct ItemCompleted {
 
 /// A message of the user, in files without ordinals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct UserMessage {
     pub message: String,
     #[serde(default, deserialize_with = "lenient")]
@@ -236,14 +236,14 @@ pub struct UserMessage {
 
 /// A message of the model, in files without ordinals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct AgentMessage {
     pub message: Arc<str>,
 }
 
 /// Tokens of the thread so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct TokenCount {
     #[serde(default)]
     pub info: Option<TokenInfo>,
@@ -271,7 +271,7 @@ pub struct ThreadRolledBack {
 
 /// The settings of the thread have changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct ThreadSettingsApplied {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<ThreadId>,
@@ -280,7 +280,7 @@ pub struct ThreadSettingsApplied {
 
 /// Settings of a thread, as far as a log needs them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+#[expect(missing_docs, reason = "the fields are named as in the log")]
 pub struct ThreadSettings {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

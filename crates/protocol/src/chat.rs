@@ -427,7 +427,7 @@ fn join(text: &mut String, more: &str) {
     text.push_str(more);
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

@@ -47,7 +47,10 @@ const PROCESSES_DEFAULT: u64 = 4096;
 const MEMORY_PERCENT_DEFAULT: u64 = 75;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a supervisor counts"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only the supervisor on Linux enforces limits")
+)]
 pub(crate) enum Resource {
     Processes,
     Memory,

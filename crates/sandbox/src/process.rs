@@ -195,7 +195,7 @@ pub struct Group {
     leader: Pid,
     #[cfg_attr(
         not(target_os = "linux"),
-        expect(dead_code, reason = "sessions are found in /proc")
+        expect(dead_code, reason = "only Linux finds sessions in /proc")
     )]
     kind: Io,
     /// Whether the leader is a supervisor, which forwards signals and kills what it supervises.
@@ -329,7 +329,7 @@ fn plain(request: &SpawnRequest) -> std::process::Command {
 }
 
 /// Gives the process default signal actions, its own session, and a controlling terminal if it has one.
-#[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
+#[expect(unsafe_code, reason = "a new session can only be created between fork and exec")]
 fn new_session(command: &mut std::process::Command, io: Io) {
     // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
     // what the time between fork and exec demands.
@@ -358,7 +358,7 @@ fn new_session(command: &mut std::process::Command, io: Io) {
 ///
 /// An agent that was started in the background may itself ignore some; its commands must not inherit that, or
 /// nothing could interrupt them.
-#[expect(unsafe_code, reason = "safe libraries leave out what must hold for handlers")]
+#[expect(unsafe_code, reason = "no safe library resets signal actions")]
 pub(crate) fn usual_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the default action is not code of ours.

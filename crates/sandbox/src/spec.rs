@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn specs_round_trip(
             landlock in any::<bool>(),
             network in any::<bool>(),
             terminal in any::<bool>(),

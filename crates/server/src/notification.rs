@@ -10,10 +10,7 @@ use crate::wire::{Item, Status, Thread, Turn, TurnError};
 /// A notification to a client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "method", content = "params", rename_all_fields = "camelCase")]
-#[expect(
-    missing_docs,
-    reason = "the fields are those of the protocol, and say no more than it does"
-)]
+#[expect(missing_docs, reason = "the fields are named as in the protocol")]
 pub enum Notification {
     #[serde(rename = "thread/started")]
     ThreadStarted { thread: Box<Thread> },

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_requests() {
         let bad = INVALID_REQUEST;
         refused("no/such", json!({}), METHOD_NOT_FOUND, "unknown method");
         refused("thread/start", json!([]), bad, "Invalid request");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken() {
+    fn valid_requests() {
         let params = json!({
             "threadId": ID, "input": [{"type": "text", "text": "hi"}], "model": null, "newer": 1,
             "approvalPolicy": "never",

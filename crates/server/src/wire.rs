@@ -275,10 +275,7 @@ pub struct Item {
 /// Content of an item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[expect(
-    missing_docs,
-    reason = "the fields are those of the protocol, and say no more than it does"
-)]
+#[expect(missing_docs, reason = "the fields are named as in the protocol")]
 pub enum Body {
     /// A message of the user.
     UserMessage { id: String, client_id: Option<String>, content: Vec<UserInput> },

@@ -341,7 +341,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_written_is_read_as_a_parser_would(
+        fn lines_decode_as_a_json_parser_would(
             timestamp in r#"[^"\\\x00-\x1f]*"#,
             ordinal in any::<Option<u64>>(),
             payload in json(),

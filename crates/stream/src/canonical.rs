@@ -26,7 +26,7 @@ pub struct Canonical {
 /// The kinds of events, under the names that scripts see.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each is the event of the same name in `crate::event::Event`")]
+#[expect(missing_docs, reason = "the variants are those of `crate::event::Event`")]
 pub enum Kind {
     Text {
         text: String,

@@ -215,7 +215,7 @@ pub struct Parser {
 }
 
 /// The engine of a stream. The first variant is by far the most common, and avoids dynamic dispatch.
-#[expect(clippy::large_enum_variant, reason = "the large one is what most streams are")]
+#[expect(clippy::large_enum_variant, reason = "most streams are of the large variant")]
 enum Either {
     Text(machine::Machine),
     Other(Box<dyn Engine + Send>),

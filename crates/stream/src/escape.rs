@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(text: String, chunk in 1usize..9) {
+        fn escapes_round_trip(text: String, chunk in 1usize..9) {
             let mut raw = String::new();
             escape(&text, |part| raw.push_str(part));
             prop_assert_eq!(&serde_json::from_str::<String>(&format!("\"{raw}\"")).unwrap(), &text);

@@ -53,7 +53,10 @@ fn measure(command: &mut Command) -> io::Result<Sample> {
 }
 
 /// Reaps a child process and returns its resource usage.
-#[expect(unsafe_code, reason = "neither std nor rustix tells what a child used when it is reaped")]
+#[expect(
+    unsafe_code,
+    reason = "neither std nor rustix returns the resource usage of a reaped child"
+)]
 fn wait_for(pid: u32) -> io::Result<(ExitStatus, libc::rusage)> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut status = 0;

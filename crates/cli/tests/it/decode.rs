@@ -77,7 +77,7 @@ fn check(args: &[&str], input: &[u8], want: &str) {
 }
 
 #[test]
-fn what_is_printed() {
+fn printed_events() {
     let text = "{\"type\":\"text\",\"text\":\"Hi \"}\n";
     let call = "{\"type\":\"tool_start\",\"index\":0,\"name\":\"f\",\"id\":null}\n\
                 {\"type\":\"tool_args\",\"index\":0,\"text\":\"{\\\"a\\\":1}\"}\n\

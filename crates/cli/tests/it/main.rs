@@ -1,5 +1,5 @@
 //! Tests of the built binary: what it reads, prints, sends and writes.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod app_server;
 mod bad_input;

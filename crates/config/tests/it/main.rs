@@ -1,6 +1,6 @@
 //! Tests of the crate through its public API; each file is a table behind one `check`.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod accepted;
 mod errors;

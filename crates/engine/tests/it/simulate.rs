@@ -65,7 +65,7 @@ fn simulate() {
     assert!(often("byte limit") >= 10, "{tally:?}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
+#[expect(clippy::disallowed_methods, reason = "an environment variable selects the seed to replay")]
 fn seed_to_replay() -> Option<u64> {
     Some(std::env::var("HEDDLE_SEED").ok()?.parse().unwrap())
 }

@@ -1,7 +1,10 @@
 //! Logs of all kinds fold to a history, and any history becomes one that a strict endpoint accepts.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-#![expect(clippy::disallowed_methods, reason = "the crate reads no file, but its tests have data")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "test cases are files; only the crate itself does no I/O"
+)]
 
 mod broken;
 mod endpoint;

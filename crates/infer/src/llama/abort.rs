@@ -12,7 +12,7 @@ thread_local! {
     static ASKED: RefCell<Option<IsUnwanted>> = const { RefCell::new(None) };
 }
 
-#[expect(unsafe_code, reason = "llama-cpp-2 cannot set ggml's abort callback, so C++ of ours does")]
+#[expect(unsafe_code, reason = "llama-cpp-2 cannot set ggml's abort callback, so our own C++ does")]
 // SAFETY: this is how `kernels/abort.cpp` defines it. It keeps a pointer to a function, which lives as long as the
 // program, and calls that only in the thread that gave it.
 unsafe extern "C" {

@@ -253,7 +253,7 @@ fn count(model: &Gguf) -> usize {
 }
 
 #[test]
-fn other_files_are_told_apart() {
+fn other_files_are_distinguished() {
     for other in [&b""[..], b"GG", b"GGML", b"PK\x03\x04 a wheel"] {
         assert!(matches!(header(other), Err(GgufError::NotGguf)), "{other:?}");
     }

@@ -1,5 +1,5 @@
 //! The engine with tiny models of random weights, and with the one that heddle comes with.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 use std::collections::HashMap;
 use std::fs;

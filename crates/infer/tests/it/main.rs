@@ -1,6 +1,6 @@
 //! Tests of the daemon's parts through their public API; the server runs with a scripted engine, over a
 //! socket.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod answers;
 mod crowd;

@@ -1,5 +1,5 @@
 //! Tests of the crate through its public API.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod records;
 mod replay;

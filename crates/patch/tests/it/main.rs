@@ -1,5 +1,5 @@
 //! Whole patches against files in memory.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod conformance;
 mod memory;

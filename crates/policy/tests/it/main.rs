@@ -1,5 +1,5 @@
 //! Tests of the policy through its public API: tables, and properties that hold for any input.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod compose;
 mod danger;

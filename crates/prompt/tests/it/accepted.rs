@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "cases are files, so that a new one needs no code; only the crate itself is pure"
+    reason = "test cases are files; only the crate itself does no I/O"
 )]
 
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Requests of both APIs are parsed or refused, and answers are serialized for both; prompts match what
 //! models were trained on, answers cannot be malformed, and special tokens never leak into text.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod accepted;
 mod bent;

@@ -138,7 +138,7 @@ pub(crate) fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Passes these two descriptors to the helper, and nothing else except its standard streams.
-#[expect(unsafe_code, reason = "what a child inherits is settled between fork and exec")]
+#[expect(unsafe_code, reason = "what a child inherits can only be changed between fork and exec")]
 pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
     for descriptor in &descriptors {
         command.arg(descriptor.as_raw_fd().to_string());

@@ -70,7 +70,7 @@ pub(crate) fn command(
 }
 
 /// Puts the supervisor into its own session, and notifies it of our death.
-#[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
+#[expect(unsafe_code, reason = "a new session can only be created between fork and exec")]
 fn supervisor_session(command: &mut Command) {
     // SAFETY: the hook makes system calls only.
     unsafe {

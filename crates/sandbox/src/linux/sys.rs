@@ -31,7 +31,7 @@ pub(crate) enum Fork {
 }
 
 /// Forks, into new namespaces if `flags` says so.
-#[expect(unsafe_code, reason = "the library call for it wants a new stack")]
+#[expect(unsafe_code, reason = "the library call for it requires a new stack")]
 pub(crate) fn fork(flags: c_int) -> io::Result<Fork> {
     let flags = c_ulong::try_from(flags | libc::SIGCHLD).unwrap_or_default();
     // SAFETY: without a new stack this is what `fork` does. The process has one thread, so nothing
@@ -44,7 +44,7 @@ pub(crate) fn fork(flags: c_int) -> io::Result<Fork> {
 }
 
 /// Changes attributes of the mount at `path`.
-#[expect(unsafe_code, reason = "no library has this call")]
+#[expect(unsafe_code, reason = "no safe library wraps this call")]
 pub(crate) fn set_mount(path: &Path, recursive: bool, change: MountAttributes) -> io::Result<()> {
     let path = c_path(path)?;
     let flags = libc::AT_SYMLINK_NOFOLLOW | if recursive { libc::AT_RECURSIVE } else { 0 };
@@ -62,7 +62,7 @@ pub(crate) fn set_mount(path: &Path, recursive: bool, change: MountAttributes) -
 }
 
 /// Closes every descriptor except the standard ones and one more.
-#[expect(unsafe_code, reason = "it closes what others may think they own")]
+#[expect(unsafe_code, reason = "it closes descriptors that other code may own")]
 pub(crate) fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
     let kept = kept.as_raw_fd().unsigned_abs();
     for (first, last) in [(3, kept.saturating_sub(1)), ((kept + 1).max(3), c_uint::MAX)] {
@@ -84,7 +84,7 @@ pub(crate) fn let_go_of_standard_streams() {
 }
 
 /// Takes ownership of a descriptor that was passed to this process under a known number.
-#[expect(unsafe_code, reason = "a number says nothing about ownership")]
+#[expect(unsafe_code, reason = "a descriptor number does not show who owns it")]
 pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: asked before the number is used; the parent has put the descriptor there for us.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
@@ -96,7 +96,7 @@ pub(crate) struct Signals(libc::sigset_t);
 
 impl Signals {
     /// Blocks every signal that can be blocked, to wait for them.
-    #[expect(unsafe_code, reason = "signal sets are made by the C library")]
+    #[expect(unsafe_code, reason = "only the C library creates signal sets")]
     pub(crate) fn hold() -> io::Result<Self> {
         let mut all = std::mem::MaybeUninit::uninit();
         // SAFETY: the set is filled before it is read, and outlives the calls.
@@ -109,7 +109,7 @@ impl Signals {
     }
 
     /// Unblocks every signal and restores the default actions, before running a program.
-    #[expect(unsafe_code, reason = "signal sets are made by the C library")]
+    #[expect(unsafe_code, reason = "only the C library creates signal sets")]
     pub(crate) fn release(&self) {
         for signal in 1..=64 {
             // SAFETY: the usual effect is no code of ours. Some signals cannot be changed; fine.
@@ -140,7 +140,7 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 }
 
 /// Reaps one child that has ended, if there is one; also returns its raw status.
-#[expect(unsafe_code, reason = "the raw status is wanted")]
+#[expect(unsafe_code, reason = "safe libraries do not return the raw status")]
 pub(crate) fn reap() -> Option<(pid_t, c_int)> {
     let mut status = 0;
     // SAFETY: the status is ours to be written.
@@ -149,7 +149,7 @@ pub(crate) fn reap() -> Option<(pid_t, c_int)> {
 }
 
 /// Waits until no child is left.
-#[expect(unsafe_code, reason = "children that were adopted are known to no library")]
+#[expect(unsafe_code, reason = "no library knows adopted children")]
 pub(crate) fn reap_all() {
     // SAFETY: no status is asked for. All signals are held back, so only the last child ends this.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
@@ -163,7 +163,7 @@ pub(crate) fn kill(pid: pid_t, signal: c_int) {
 }
 
 /// Ends this process the same way a child of it has ended.
-#[expect(unsafe_code, reason = "ending by a signal is what safe libraries do not offer")]
+#[expect(unsafe_code, reason = "no safe library ends the process by a signal")]
 pub(crate) fn end_like(status: c_int, signals: &Signals) -> ! {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
@@ -239,7 +239,7 @@ fn check(returned: i64) -> io::Result<()> {
 }
 
 /// Changes attributes of a whole tree of mounts that is not attached yet.
-#[expect(unsafe_code, reason = "no library has this call")]
+#[expect(unsafe_code, reason = "no safe library wraps this call")]
 pub(crate) fn set_tree(tree: &OwnedFd, change: MountAttributes) -> io::Result<()> {
     // SAFETY: both pointers are to values that live through the call, and the size is right.
     check(unsafe {
@@ -276,7 +276,7 @@ pub(crate) fn open_place(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Closes every descriptor except the standard ones on exec.
-#[expect(unsafe_code, reason = "no library has this call")]
+#[expect(unsafe_code, reason = "no safe library wraps this call")]
 pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
     let (first, last): (c_uint, c_uint) = (3, c_uint::MAX);
     // SAFETY: nothing is closed before the next program begins.

@@ -419,7 +419,10 @@ fn is_empty(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-#[expect(unsafe_code, reason = "only between fork and exec can a process ask to die with us")]
+#[expect(
+    unsafe_code,
+    reason = "a process can only ask to die with its parent between fork and exec"
+)]
 fn start_victim() -> io::Result<Child> {
     let mut command = Command::new("sleep");
     command.arg("600").env(VICTIM_VARIABLE, VICTIM_SECRET);

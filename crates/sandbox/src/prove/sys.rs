@@ -33,7 +33,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-#[expect(unsafe_code, reason = "the system call itself is what is tried")]
+#[expect(unsafe_code, reason = "the attempt is to make this very system call")]
 pub(super) fn system_call(number: i64, arguments: &[Arg<'_>]) -> Result<i64, Refused> {
     let at = |index: usize| arguments.get(index).map_or(0, |argument| argument.0);
     // SAFETY: pointers come from borrows that outlive the call (see `Arg`), and each attempt gives
@@ -50,7 +50,7 @@ pub(super) fn own(fd: i64) -> OwnedFd {
 }
 
 /// Starts a child that runs `child` and exits; returns its process id.
-#[expect(unsafe_code, reason = "a daemon is made by forking twice, which no library does")]
+#[expect(unsafe_code, reason = "starting a daemon requires forking twice, which no library offers")]
 pub(super) fn fork(child: impl FnOnce()) -> Result<i32, Refused> {
     // SAFETY: an attempt is a process with one thread, so the child finds no lock taken.
     match unsafe { libc::fork() } {

@@ -78,7 +78,7 @@ fn a_missing_end_can_be_discarded_at_once() {
 }
 
 #[test]
-fn what_was_not_synced_is_not_missed() {
+fn unsynced_lines_are_not_missed() {
     let disk = empty_home();
     let mut log = store(&disk).create(new_thread(id())).unwrap();
     log.append(&[message("a")]).unwrap();

@@ -79,7 +79,7 @@ fn imports_of_the_same_thread() {
 
 /// An existing thread is compared with the imported one.
 #[test]
-fn imports_of_what_is_here() {
+fn imports_of_existing_threads() {
     let check = |ours: &[&str], theirs: &[&str], outcomes: &str, want: &str| {
         // Both have the same thread, and then continue it separately.
         let here = empty_home();
@@ -144,7 +144,7 @@ fn imports_of_forks() {
 
 /// A thread that is open is not extended by an import.
 #[test]
-fn imports_of_what_is_open() {
+fn imports_of_open_threads() {
     let here = empty_home();
     begin(&here, id(), "a b");
     let there = here.settled();

@@ -1,5 +1,5 @@
 //! Threads on disks of all kinds, from the outside.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod bases;
 mod calls;

@@ -244,7 +244,7 @@ fn failures() {
 }
 
 #[test]
-fn what_is_written_in_the_text() {
+fn calls_in_the_text() {
     let hermes = |chunks: &[Value], want: &[&str]| check_as(Some("hermes"), chunks, want);
     let markup = "<tool_call>\n{\"name\": \"run\", \"arguments\": {\"cmd\": \"ls\"}}\n</tool_call>";
     let (head, tail) = markup.split_at(20);

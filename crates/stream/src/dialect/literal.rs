@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_number_nor_word() {
+    fn neither_numbers_nor_words() {
         for text in [
             "", "-", "+", ".", "-.", "e5", "1e", "1e+", "007", "1__0", "_1", "1_", "0x", "0xg",
             "0x+1", "0b2", "1.2.3", "--1", "3j", "inf", "nan", "-inf", "NaN", "TRUE", "Nonee",

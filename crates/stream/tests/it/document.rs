@@ -126,7 +126,7 @@ fn calls_in_documents() {
 }
 
 #[test]
-fn what_is_no_call() {
+fn values_that_are_not_calls() {
     check(
         r#"{"ToolCall_V2":{"q":[1,"é"]},"b":2}"#,
         r#"{"ToolCall_V2":{"q":[1,"é"]}!malformed_call!,"b":2}"#,
@@ -212,7 +212,7 @@ fn paths() {
 }
 
 #[test]
-fn what_is_held_back_is_bounded() {
+fn held_back_text_is_limited() {
     let long = "x".repeat(HELD_BYTES_MAX);
     for (before, after) in
         [("\"q\":\"", "\""), ("\"args\":\"", "\""), ("\"args\":[{\"a\":\"", "\"}]")]

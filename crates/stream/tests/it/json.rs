@@ -208,7 +208,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(value in value(), chunk in 1usize..20, pretty: bool) {
+    fn documents_round_trip(value in value(), chunk in 1usize..20, pretty: bool) {
         let text = if pretty {
             serde_json::to_string_pretty(&value).unwrap()
         } else {

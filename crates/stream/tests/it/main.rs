@@ -1,6 +1,6 @@
 //! Streams decode the same in any chunking, and nothing in them makes the decoder panic.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod document;
 mod edges;

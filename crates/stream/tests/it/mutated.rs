@@ -3,8 +3,11 @@
 //! A few hundred of each family in every run; `HEDDLE_ROUNDS=N` makes it N, and `HEDDLE_SEED=N` starts from
 //! another seed. A failure prints its input.
 
-#![expect(clippy::disallowed_methods, reason = "a test may be told how long to go on")]
-#![expect(clippy::print_stderr, reason = "the input of what fails is needed to see why")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an environment variable may set the number of rounds"
+)]
+#![expect(clippy::print_stderr, reason = "the failing input is needed to find the cause")]
 
 use stream::dialect::{Options, Tools};
 

@@ -725,7 +725,7 @@ fn every_dialect_is_rendered() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_rendered_is_parsed(
+    fn rendered_calls_parse_back(
         typed in proptest::collection::vec(turn(false, true), DIALECTS.len()),
         plain in proptest::collection::vec(turn(true, true), DIALECTS.len()),
         bare in proptest::collection::vec(turn(false, false), DIALECTS.len()),

@@ -163,7 +163,7 @@ fn envelopes_in_envelopes() {
 }
 
 #[test]
-fn what_is_no_call_is_named_and_stays() {
+fn invalid_envelopes_are_reported_and_stay() {
     check(r#"{"ToolCall_V2":5}"#, r#"{"ToolCall_V2":5} !malformed_call"#);
     check(r#"{"ToolCall_V2":"f","a":1}"#, r#"{"ToolCall_V2":"f","a":1} !malformed_call"#);
     check(r#"{"ToolCall_V2":[{"name":"f"}]}"#, r#"{"ToolCall_V2":[{"name":"f"}]} !malformed_call"#);
@@ -573,7 +573,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(name in ".{1,20}", arguments in ".{0,60}", id in proptest::option::of(".{0,10}")) {
+    fn envelopes_round_trip(name in ".{1,20}", arguments in ".{0,60}", id in proptest::option::of(".{0,10}")) {
         let call = ToolCallV2 { name, arguments, id };
         prop_assert_eq!(&call.to_json().parse::<ToolCallV2>().unwrap(), &call);
         let value: ToolCallV2 = serde_json::from_str(&serde_json::to_string(&call).unwrap()).unwrap();

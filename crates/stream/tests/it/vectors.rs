@@ -102,7 +102,7 @@ fn base64(text: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(text).unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test reads its data")]
+#[expect(clippy::disallowed_methods, reason = "test cases are files")]
 pub(crate) fn load() -> Vec<Value> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let mut paths: Vec<_> =

@@ -1,5 +1,5 @@
 //! Tools against real processes and real files.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
+#![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod bench;
 mod exec;

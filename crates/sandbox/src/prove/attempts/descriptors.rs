@@ -88,7 +88,7 @@ fn preload(_: &Ground) -> Outcome {
 
 /// Makes a 32-bit system call.
 #[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "no library makes system calls of another ABI")]
+#[expect(unsafe_code, reason = "no library makes system calls of other ABIs")]
 fn compat(number: u32, first: u32, second: u32) -> Outcome {
     let result: u64;
     // SAFETY: the calls that are made take numbers only, and the registers that the kernel changes

@@ -123,7 +123,7 @@ fn values() {
 }
 
 #[test]
-fn what_is_only_guessed() {
+fn guesses_are_reported() {
     for (body, want) in [
         // Delimiters.
         ("call:f{q:weather in Tokyo§}", r#"f{"q":"weather in Tokyo"};"#),
@@ -164,7 +164,7 @@ fn what_is_only_guessed() {
 }
 
 #[test]
-fn what_is_no_call() {
+fn text_that_is_not_a_call() {
     for body in [
         "hello world",
         "{\"name\":1}",

@@ -230,7 +230,7 @@ fn values() {
 }
 
 #[test]
-fn what_is_no_literal() {
+fn values_that_are_not_literals() {
     for (python, json) in [
         ("foo", r#""foo""#),
         ("foo ", r#""foo""#),
