@@ -87,7 +87,7 @@ enum Writing {
     Failed,
 }
 
-/// How long the thread store may take for one write or sync. A turn whose log does not answer cannot go on.
+/// Time limit for one write or sync of the thread store. A turn whose log hangs cannot continue.
 const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + Send + 'a>>;

@@ -121,7 +121,7 @@ fn ids(candidates: &[Summary]) -> String {
     ids.join(", ")
 }
 
-/// Returns the one thread that a text stands for.
+/// Finds the one thread with this id, prefix of an id, or name.
 fn meant(text: &str, mut candidates: Vec<Summary>) -> Result<ThreadId, ResolveError> {
     match candidates.len() {
         0 => Err(ResolveError::Unknown(text.to_owned())),

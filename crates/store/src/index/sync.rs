@@ -420,7 +420,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes down a thread whose lines are in memory.
+/// Indexes a thread whose lines are in memory.
 pub(super) fn put_lines(db: &mut Connection, thread: &Source<'_>) -> rusqlite::Result<()> {
     let Source { id, lines, inherited, bytes, archived, name } = thread;
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
