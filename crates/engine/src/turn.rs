@@ -52,7 +52,7 @@ use compacting::Compaction;
 use progress::Progress;
 use streaming::{Streaming, Unshown};
 
-/// What happened outside.
+/// Something that happened outside the engine, as the driver reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Bytes of the stream arrived, whatever they contain; sent before their content.

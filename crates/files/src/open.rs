@@ -381,7 +381,7 @@ mod tests {
         let long = "x".repeat(20_000);
         check(Some(long.as_bytes()), SOON, Ok(&long));
         check(Some(&[b'x'; 20_001]), SOON, Err("larger than 20000 bytes"));
-        check(None, Duration::from_millis(50), Err("not written to its end"));
+        check(None, Duration::from_millis(50), Err("did not finish"));
         fs::write(directory.path().join("file"), "x").expect("a file");
         let read = super::read_given(&directory.path().join("file"), 1, Duration::ZERO);
         assert_eq!(read.expect("a file"), b"x");

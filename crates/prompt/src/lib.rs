@@ -115,7 +115,7 @@ pub enum Delta<'a> {
     Reasoning(&'a str),
     /// Text on the way to the answer, such as before a call: progress, never the answer.
     Commentary(&'a str),
-    /// Answer text.
+    /// A part of the answer.
     Text(&'a str),
     /// The beginning of a call.
     Call {

@@ -22,7 +22,6 @@ pub const METHODS: [&str; 10] = [
     "turn/interrupt",
 ];
 
-/// A parsed request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Introduces the client. Must come first.
@@ -158,7 +157,7 @@ pub enum Sandbox {
     ReadOnly,
     /// Also write in the workspace.
     WorkspaceWrite,
-    /// Anything.
+    /// Run without a sandbox.
     DangerFullAccess,
 }
 

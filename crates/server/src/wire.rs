@@ -192,7 +192,7 @@ pub enum Sandbox {
         /// Whether `/tmp` is not writable.
         exclude_slash_tmp: bool,
     },
-    /// Anything.
+    /// Run without a sandbox.
     DangerFullAccess,
 }
 

@@ -68,7 +68,6 @@ macro_rules! cases {
     };
 }
 
-/// All cases.
 pub const CASES: &[Case] = cases![
     a_thread_exists_after_its_first_append,
     lines_are_kept_in_order,

@@ -1,10 +1,10 @@
 //! `heddle app-server`: serves threads to another program, as JSON-RPC over stdin and stdout.
 //!
 //! The crate `server` decides what to answer. This module reads and writes lines and performs the actions
-//! that a connection asks for. All turns run on one thread, as a task each. stdin, stdout and signals have
-//! their own threads, and threads are opened and read on threads for blocking work. A client that does not
-//! read blocks all turns; if it reads nothing for too long, it is dropped, and turns are interrupted as at the
-//! end of stdin.
+//! that a connection asks for. All turns run on one OS thread, as a task each. stdin, stdout and signals have
+//! one of their own, and logs are read in Tokio's pool for blocking work. A client that does not read blocks
+//! all turns; if it reads nothing for too long, it is dropped, and turns are interrupted as at the end of
+//! stdin.
 
 mod output;
 mod threads;
