@@ -122,7 +122,7 @@ pub mod local {
     pub use providers::http;
 }
 
-/// Raw model output to events: the parsers, and the decoder that turns run. For programs that operate heddle.
+/// The parsers that turn raw model output into events, and the decoder that turns run. For programs that administer heddle.
 pub mod decode {
     pub use runtime::AnswerDecoder;
     pub use stream::*;

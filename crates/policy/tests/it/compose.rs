@@ -44,7 +44,7 @@ fn the_order_is_total() {
 
 proptest! {
     #[test]
-    fn nothing_has_no_opinion_and_one_is_itself(opinion in opinion()) {
+    fn combining_none_or_one(opinion in opinion()) {
         let folds: [Fold; 2] = [strictest, mildest];
         for fold in folds {
             prop_assert_eq!(fold(Vec::new()), None);
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn the_strictest_and_the_mildest(all in opinions()) {
+    fn the_strictest_and_the_most_lenient(all in opinions()) {
         let strictnesses = || all.iter().filter_map(strictness);
         prop_assert_eq!(strictness(&strictest(all.clone())), strictnesses().max());
         prop_assert_eq!(strictness(&mildest(all.clone())), strictnesses().min());

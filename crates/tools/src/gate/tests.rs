@@ -182,7 +182,7 @@ fn decisions_are_reported_with_their_rule() {
 }
 
 #[test]
-fn questions_say_what_would_happen() {
+fn questions_describe_the_effect() {
     let file = tempfile::tempdir().expect("a directory").path().join("rules");
     let gate = Gate::new(policy()).remembering(file);
     let mut passed = pass(&gate, escalated("stat -c x"), &Answer::Decline);
