@@ -18,7 +18,9 @@ use crate::date::Date;
 const FUEL_PER_BYTE: u64 = 64;
 const FUEL_MIN: u64 = 1 << 22;
 
-pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
+/// Longest template, in bytes. Those of models have at most a tenth of that, and expressions may be nested as deeply as there are
+/// bytes.
+pub const TEMPLATE_BYTES_MAX: usize = 256 << 10;
 
 /// A chat template, and what it supports.
 #[derive(Clone, Debug)]
