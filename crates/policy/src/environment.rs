@@ -96,13 +96,14 @@ const TOKENS: [&str; 32] = [
 ];
 /// Names of secrets in settings embedded in a value, as in `password=…`, `"client_secret": "…"` or
 /// `?token=…`.
-const SECRET_SETTINGS: [&str; 20] = [
+const SECRET_SETTINGS: [&str; 22] = [
     "accesskey",
     "access_key",
     "accountkey",
     "api-key",
     "api_key",
     "apikey",
+    "auth",
     "authorization",
     "bindpw",
     "credential",
@@ -116,6 +117,7 @@ const SECRET_SETTINGS: [&str; 20] = [
     "secret",
     "sharedaccesskey",
     "sig",
+    "signature",
     "token",
 ];
 
@@ -134,7 +136,11 @@ impl EnvironmentPolicy {
             })
             .map(|(name, value)| match self.keep_secrets {
                 true => (name, value),
-                false => (name, without_logins(&value)),
+                false => {
+                    let value = without_logins(&value);
+                    let value = without_login_of_proxy(&name, value);
+                    (name, value)
+                }
             })
             .filter(|(name, _)| !self.exclude.iter().any(|pattern| matches(pattern, name)))
             .collect();
@@ -195,9 +201,9 @@ fn is_a_secret(name: &str, value: &str) -> bool {
     };
     words().any(is_token)
         || sets_a_secret(&folded)
-        || follows(&folded, "bearer ").any(|rest| {
-            rest.split_whitespace().next().is_some_and(|word| word.len() >= BEARER_BYTES_MIN)
-        })
+        || credentials(&folded, value, "bearer").any(|word| word.len() >= BEARER_BYTES_MIN)
+        || credentials(&folded, value, "basic").any(is_base64)
+        || passes_a_secret(&folded)
         || logs_in_without_scheme(value)
         || (value.contains("-----BEGIN") && value.contains("PRIVATE KEY"))
 }
@@ -206,11 +212,46 @@ fn is_a_secret(name: &str, value: &str) -> bool {
 fn sets_a_secret(folded: &str) -> bool {
     SECRET_SETTINGS.iter().any(|name| {
         follows(folded, name).any(|rest| {
-            let rest = rest.trim_start_matches(['"', '\'', ' ', '\\']);
-            let value =
-                rest.strip_prefix(['=', ':']).map(|it| it.trim_start_matches(['"', '\'', ' ']));
+            let rest = rest.trim_start_matches(['"', '\'', ' ', '\t', '\\']);
+            let value = rest
+                .strip_prefix(['=', ':'])
+                .map(|it| it.trim_start_matches(['"', '\'', ' ', '\t']));
             value.is_some_and(|value| !value.is_empty() && !value.starts_with(['&', ';', ',', '}']))
         })
+    })
+}
+
+/// Returns what follows the name of an authentication scheme. `folded` is the value in lower case.
+fn credentials<'a>(
+    folded: &'a str,
+    value: &'a str,
+    scheme: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    follows(folded, scheme).filter_map(|rest| {
+        // Both have the same length, as only ASCII was changed.
+        let rest = &value[value.len() - rest.len()..];
+        rest.strip_prefix([' ', '\t'])?.split_whitespace().next()
+    })
+}
+
+/// Tells whether a word is base64 rather than a word of a language.
+fn is_base64(word: &str) -> bool {
+    let mixed = word.contains(|c: char| c.is_ascii_lowercase())
+        && word[1..].contains(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit());
+    let alphabet = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
+    word.len() >= BEARER_BYTES_MIN && word.chars().all(alphabet) && mixed
+}
+
+/// Tells whether a command line in a value, in lower case, hands a secret to an option: `--token x`, `-u a:b`.
+fn passes_a_secret(folded: &str) -> bool {
+    let words: Vec<_> = folded.split_whitespace().collect();
+    words.windows(2).any(|pair| {
+        let names = |option: &str| SECRET_SETTINGS.iter().any(|name| option.ends_with(name));
+        let value = !pair[1].starts_with('-');
+        match pair[0].strip_prefix("--") {
+            Some(option) => value && names(option),
+            None => matches!(pair[0], "-u" | "--user") && pair[1].contains(':'),
+        }
     })
 }
 
@@ -241,8 +282,9 @@ fn logs_in_without_scheme(value: &str) -> bool {
 fn without_logins(value: &str) -> String {
     let mut kept = String::with_capacity(value.len());
     let mut rest = value;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
+    // Without a scheme, too: `//user:password@host`.
+    while let Some(at) = rest.find("//") {
+        let (before, after) = rest.split_at(at + 2);
         kept.push_str(before);
         let end = after.find(ENDS_AUTHORITY).unwrap_or(after.len());
         // A password may contain an `@`, or a `/` that should have been escaped.
@@ -258,6 +300,7 @@ fn without_logins(value: &str) -> String {
             Some(at) => {
                 let web = before.to_ascii_lowercase();
                 let web = web.ends_with("http://") || web.ends_with("https://");
+                // Without a scheme it may be a path of some kind, but not one with a password.
                 match after[..at].contains(':') || web {
                     true => &after[at + 1..],
                     false => after,
@@ -268,6 +311,16 @@ fn without_logins(value: &str) -> String {
     }
     kept.push_str(rest);
     kept
+}
+
+/// Removes user name and password from the address of a proxy, which needs no scheme: `me:secret@proxy:3128`.
+fn without_login_of_proxy(name: &str, value: String) -> String {
+    let is_proxy = name.to_ascii_lowercase().ends_with("_proxy") && !value.contains("//");
+    let login = is_proxy.then(|| value.rfind('@')).flatten();
+    match login {
+        Some(at) => value[at + 1..].to_owned(),
+        None => value,
+    }
 }
 
 /// Characters that end the authority part of a URL.
@@ -399,6 +452,19 @@ mod tests {
             ("host=h password=p", None),
             ("Server=h;Pwd=p", None),
             ("AUTHORIZATION: bearer x", None),
+            ("//me:s3cr3t@proxy", Some("//proxy")),
+            ("//me@proxy", Some("//me@proxy")),
+            ("Basic dXNlcjpwYXNzd29yZA==", None),
+            ("Basic training", Some("Basic training")),
+            ("Bearer\tabcdefgh", None),
+            ("PASSWORD\t=\tsecret", None),
+            ("curl --token secret x", None),
+            ("curl -u me:secret x", None),
+            ("sort -u a", Some("sort -u a")),
+            ("x --token", Some("x --token")),
+            ("https://x/?X-Amz-Signature=abc", None),
+            ("{\"auths\":{\"h\":{\"auth\":\"bWU6cHc=\"}}}", None),
+            ("the author: me", Some("the author: me")),
             ("-----BEGIN RSA PRIVATE KEY-----", None),
             ("ghp_0123456789012345678901234567890123", None),
             ("sk-short", Some("sk-short")),
@@ -438,6 +504,7 @@ mod tests {
             ("PATH", "/home/me/sk-learn-experiments-2024/bin:/usr/bin"), // tidy-ok
             ("VIRTUAL_ENV", "/srv/hf_models_of_last_year_2024/env"),
             ("GOPRIVATE", "example.com/x"),
+            ("NO_PROXY", "localhost,127.0.0.1"),
         ] {
             check_one(name, value, Some(value));
         }
@@ -452,6 +519,14 @@ mod tests {
         };
         assert_eq!(settings("*"), 3);
         assert_eq!(settings("AUTHORIZATION: bearer abcdefghi"), 0);
+    }
+
+    #[test]
+    fn logins_of_proxies() {
+        for name in ["HTTPS_PROXY", "all_proxy", "npm_config_https_proxy"] {
+            check_one(name, "me:s3cr3t@proxy:3128", Some("proxy:3128"));
+            check_one(name, "proxy:3128", Some("proxy:3128"));
+        }
     }
 
     #[track_caller]

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::classify::{self, Refused};
 use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, Socket, WireApi};
+use crate::secrets::Secrets;
 use crate::tls;
 use crate::unreachable::{self, Destination, causes};
 
@@ -33,6 +34,7 @@ pub struct Client {
     /// The URL without parts that may be secret, for messages.
     shown_url: String,
     headers: HeaderMap,
+    secrets: Secrets,
     turn_state: Mutex<Option<HeaderValue>>,
 }
 
@@ -49,7 +51,8 @@ impl Client {
             None => builder(encrypted)?,
         };
         let http = http.build().map_err(|e| EndpointError::Client(causes(&e)))?;
-        Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
+        let (secrets, turn_state) = (endpoint.secrets(), Mutex::new(None));
+        Ok(Self { http, endpoint, url, shown_url, headers, secrets, turn_state })
     }
 
     /// Drops the provider's state of the previous turn; call it when a new one begins.
@@ -62,6 +65,11 @@ impl Client {
         self.endpoint.wire_api
     }
 
+    /// Returns what must not appear in errors of this endpoint. Those of [`Self::open`] are masked already.
+    pub fn secrets(&self) -> Secrets {
+        self.secrets.clone()
+    }
+
     /// Serializes a request in the format of the endpoint.
     pub fn encode(&self, request: &Request<'_>) -> Bytes {
         self.endpoint.wire_api.encode(request).into()
@@ -69,6 +77,10 @@ impl Client {
 
     /// Sends `body` and waits for the head of the answer.
     pub async fn open(&self, body: Bytes) -> Result<ByteStream, SampleError> {
+        self.open_unmasked(body).await.map_err(|error| self.secrets.mask(error))
+    }
+
+    async fn open_unmasked(&self, body: Bytes) -> Result<ByteStream, SampleError> {
         if let Auth::Missing { variable, instructions } = &self.endpoint.auth {
             let more = instructions.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
             return Err(SampleError::new(

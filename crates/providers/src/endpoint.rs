@@ -10,6 +10,8 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use stdx::Redacted;
 
+use crate::secrets::Secrets;
+
 /// Base URL of OpenAI's own endpoint.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
@@ -131,6 +133,16 @@ impl Endpoint {
             url.query_pairs_mut().extend_pairs(pairs);
         }
         Ok(url)
+    }
+
+    /// Returns what it is sent that nobody else should see.
+    pub(crate) fn secrets(&self) -> Secrets {
+        let token = match &self.auth {
+            Auth::Bearer(token) => Some(token),
+            _ => None,
+        };
+        let headers = self.headers.iter().map(|(_, value)| value);
+        Secrets::new(token.into_iter().chain(headers))
     }
 
     /// Returns the headers of every request.

@@ -7,8 +7,10 @@
 mod classify;
 mod client;
 mod endpoint;
+mod secrets;
 mod tls;
 mod unreachable;
 
 pub use client::{ByteStream, Client, http};
 pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL, Socket, WireApi};
+pub use secrets::Secrets;

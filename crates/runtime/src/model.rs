@@ -10,7 +10,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use protocol::error::SampleError;
 use protocol::responses::{Request, StreamEvent, ToolSpec};
-use providers::{ByteStream, Client};
+use providers::{ByteStream, Client, Secrets};
 
 use crate::decoder::{AnswerDecoder, Reader};
 use crate::thread::TextDialect;
@@ -74,7 +74,8 @@ impl Model for EndpointModel {
         let body = self.client.encode(request);
         Box::pin(async move {
             let stream = self.client.open(body).await?;
-            let open = Open { stream, decoder: self.reader.decoder() };
+            let secrets = self.client.secrets();
+            let open = Open { stream, decoder: self.reader.decoder(), secrets };
             let answer = unfold(Reading::Open(Box::new(open)), Reading::next);
             Ok(Box::pin(answer) as AnswerStream)
         })
@@ -92,6 +93,8 @@ enum Reading {
 struct Open {
     stream: ByteStream,
     decoder: AnswerDecoder,
+    /// What the endpoint may repeat in its errors.
+    secrets: Secrets,
 }
 
 impl Reading {
@@ -102,7 +105,7 @@ impl Reading {
             Self::Over => return None,
         };
         let came = open.stream.next().await;
-        let Open { stream, decoder } = &mut *open;
+        let Open { stream, decoder, secrets } = &mut *open;
         let (mut events, frames) = (Vec::new(), decoder.frames());
         let (bytes, failure) = match came {
             Ok(Some(bytes)) => {
@@ -115,6 +118,12 @@ impl Reading {
                 (0, Some(error))
             }
         };
+        for event in &mut events {
+            if let StreamEvent::Failed(error) = event {
+                *error = secrets.mask(error.clone());
+            }
+        }
+        let failure = failure.map(|error| secrets.mask(error));
         let heard = decoder.frames() > frames;
         if heard {
             stream.heard();

@@ -321,8 +321,10 @@ impl Work {
     }
 }
 
+/// Sets the permissions of a file, without the bits that make it run as its owner or group: as when a command
+/// writes to it, what the model wrote must not gain anybody's rights.
 fn set_mode(file: &File, mode: RawMode) -> io::Result<()> {
-    Ok(fchmod(file, Mode::from_raw_mode(mode & 0o7777))?)
+    Ok(fchmod(file, Mode::from_raw_mode(mode & 0o777))?)
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CarryError {

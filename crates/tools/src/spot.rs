@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, linkat, mkdirat, openat, renameat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, fchmod, fstat, linkat, mkdirat, openat,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -129,6 +129,11 @@ impl Spot {
         let mut file = other.open(OFlags::WRONLY)?;
         // Not at opening: only now it is known to be a file.
         file.set_len(0)?;
+        // The system does so for whoever writes to a file, but not for root.
+        let mode = fstat(&file)?.st_mode;
+        if mode & (Mode::SUID | Mode::SGID).as_raw_mode() != 0 {
+            fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+        }
         file.write_all(&contents)
     }
 

@@ -284,6 +284,44 @@ fn keys() {
     assert_eq!(server.requests().len(), 0);
 }
 
+/// Some endpoints repeat the key in their errors, which are shown and logged.
+#[test]
+fn keys_are_not_repeated() {
+    const KEY: &str = "s3cr3tV4lue9";
+    let message = format!("Incorrect API key provided: {KEY}");
+    let failed =
+        json!({ "type": "response.failed", "response": { "error": { "message": message } } });
+    for (answer, words) in [
+        (script::status(401, json!({ "error": { "message": message } })), "provided: [redacted]"),
+        (json!({ "raw": format!("data: {failed}\n\n") }), "provided: [redacted]"),
+    ] {
+        let server = ModelServer::start(json!([answer])).unwrap();
+        let lab = lab_for(&server);
+        let config = testkit::lab::mock_config(server.port());
+        let config = format!("{config}{NO_RETRY}env_key = \"MOCK_KEY\"\n");
+        lab.home.write("config.toml", config).unwrap();
+        let mut command = exec(&lab, &["say hi"]);
+        command.env("MOCK_KEY", KEY);
+        let ended = Run::start(command).end();
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        assert!(ended.stdout.contains(words), "{ended:#?}");
+        assert!(!format!("{ended:?}").contains(KEY), "{ended:#?}");
+        let mut folders = vec![lab.home.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                match entry.path() {
+                    path if path.is_dir() => folders.push(path),
+                    path => {
+                        let bytes = std::fs::read(&path).unwrap_or_default();
+                        let text = String::from_utf8_lossy(&bytes);
+                        assert!(!text.contains(KEY), "{}", path.display());
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Fails immediately.
 const NO_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 0\n";
 /// Tries twice.

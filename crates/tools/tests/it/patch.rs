@@ -215,6 +215,26 @@ fn a_moved_file_keeps_its_mode() {
     });
 }
 
+/// What a model wrote must not run with the rights of the file's owner.
+#[test]
+fn rights_to_run_as_the_owner_are_dropped() {
+    for linked in [false, true] {
+        block_on(async {
+            let bench = Bench::new(WorkspaceWrite);
+            let file = bench.path().join("a.txt");
+            fs::write(&file, "x\n").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o6755)).unwrap();
+            if linked {
+                fs::hard_link(&file, bench.path().join("b.txt")).unwrap();
+            }
+            let patch = format!("*** Begin Patch\n{UPDATE}\n*** End Patch");
+            let (text, _) = bench.call(&bench.patch, 1, Payload::Custom(patch)).await;
+            assert!(text.contains("Success"), "{text}");
+            assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o755, "linked: {linked}");
+        });
+    }
+}
+
 #[test]
 fn mode_owner_and_other_names_are_kept() {
     block_on(async {
