@@ -62,6 +62,7 @@ fn server(harmony: bool) -> Arc<Server> {
         file: None,
         settings: Vec::new(),
         configured: String::new(),
+        context_tokens_set: None,
         standing,
         tools: Tools::new(tools).expect("they are built in"),
         forced_calls: true,

@@ -2,7 +2,6 @@
 //!
 //! Everything here blocks, up to its timeouts, and uses no runtime.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -49,6 +48,9 @@ pub struct Health {
     /// The context size, in tokens.
     #[serde(default)]
     pub context_tokens: Option<u32>,
+    /// The context size that was set, if the model's own is smaller.
+    #[serde(default)]
+    pub context_tokens_set: Option<u32>,
     pub uptime_secs: u64,
     /// Requests in progress.
     pub requests: u64,
@@ -61,6 +63,14 @@ pub struct Health {
     /// The tools that it runs itself.
     #[serde(default)]
     pub tools: Vec<String>,
+}
+
+impl Health {
+    /// Says that the context is smaller than was set, if it is.
+    pub fn context_notice(&self) -> Option<String> {
+        let (set, has) = (self.context_tokens_set?, self.context_tokens?);
+        Some(format!("a context of {set} tokens was set; {} takes at most {has}", self.model))
+    }
 }
 
 /// Why the daemon's state cannot be determined.
@@ -92,7 +102,7 @@ pub enum StartError {
     #[error("{} could not be started: {reason}", exe.display())]
     Spawn { exe: PathBuf, reason: io::Error },
     /// It started, then exited.
-    #[error("the daemon ended ({status}){}{}", died_of(model), last_words_or(said, log))]
+    #[error("the daemon ended ({status}){}: {}", died_of(model), last_words_or(said, log))]
     Died {
         status: ExitStatus,
         /// What it was doing with which file, if it was killed.
@@ -103,8 +113,14 @@ pub enum StartError {
         log: PathBuf,
     },
     /// The requested daemon could not serve; the running one was left alone.
-    #[error("{0}; the daemon that is running was left alone")]
-    Unusable(String),
+    #[error("{}; the daemon that is running was left alone", last_words_or(said, log))]
+    Unusable {
+        status: ExitStatus,
+        /// The end of its error output.
+        said: String,
+        /// Where to find more.
+        log: PathBuf,
+    },
     /// It did not become ready in time.
     #[error("the daemon did not answer within {} s; see {}", waited.as_secs(), log.display())]
     Slow {
@@ -130,7 +146,7 @@ fn died_of(model: &Option<(Doing, String)>) -> String {
 
 /// Returns why a daemon exited: its own message, or where to look.
 fn last_words_or(said: &str, log: &Path) -> String {
-    if said.is_empty() { format!("; see {}", log.display()) } else { format!(": {said}") }
+    if said.is_empty() { format!("see {}", log.display()) } else { said.to_owned() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,7 +208,7 @@ pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
 }
 
 /// What to start, and with which arguments.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Launch<'a> {
     /// The program: heddle itself.
     pub exe: &'a Path,
@@ -205,17 +221,8 @@ pub struct Launch<'a> {
     pub shared: &'a [String],
     /// A hash of the `[daemon]` table; if `None`, a daemon with any configuration matches.
     pub configured: Option<&'a str>,
-    /// Returns why such a daemon could not serve. Called before a running one is replaced.
-    pub check: &'a dyn Fn() -> Result<(), String>,
-}
-
-impl fmt::Debug for Launch<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { exe, model, args, shared, configured, check: _ } = self;
-        let mut shown = f.debug_struct("Launch");
-        shown.field("exe", exe).field("model", model).field("args", args);
-        shown.field("shared", shared).field("configured", configured).finish_non_exhaustive()
-    }
+    /// Its environment; `None` passes ours on.
+    pub env: Option<&'a [(&'a str, String)]>,
 }
 
 /// Returns once a matching daemon of `home` answers, and whether it had to be started.
@@ -236,7 +243,7 @@ pub fn start(
         match wait(home, None, progress) {
             Ok(health) if suits(&health, launch) => return Ok((health, false)),
             Ok(health) => {
-                (launch.check)().map_err(StartError::Unusable)?;
+                rehearse(home, launch)?;
                 make_way(home, &health, launch)?;
             }
             // It has exited meanwhile, so ours can start.
@@ -246,7 +253,7 @@ pub fn start(
     }
     let begun = Instant::now();
     loop {
-        let mut child = spawn(home, launch)?;
+        let mut child = spawn(home, launch, &[], &home.stderr())?;
         progress(Progress::Started);
         match wait(home, Some(&mut child), progress) {
             Err(StartError::Died { status, .. })
@@ -352,8 +359,39 @@ fn wait(
     }
 }
 
+/// Lets a new daemon do everything but serve, while the old one runs: only it knows all that could fail.
+pub fn rehearse(home: &Home, launch: &Launch<'_>) -> Result<(), StartError> {
+    let stderr = home.rehearsal();
+    let mut child = spawn(home, launch, &[REHEARSE], &stderr)?;
+    let deadline = Instant::now() + REHEARSAL_TIMEOUT;
+    let ended = loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() < deadline => sleep(POLL),
+            Ok(Some(status)) => break Some(status),
+            Ok(None) | Err(_) => break None,
+        }
+    };
+    let said = last_words(&stderr);
+    // At worst it is a leftover, which the next rehearsal replaces.
+    let _ = std::fs::remove_file(&stderr);
+    let Some(status) = ended else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(StartError::Slow { waited: REHEARSAL_TIMEOUT, log: home.log() });
+    };
+    if status.success() {
+        return Ok(());
+    }
+    Err(StartError::Unusable { status, said, log: home.log() })
+}
+
 /// Starts a daemon that outlives this process.
-fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
+fn spawn(
+    home: &Home,
+    launch: &Launch<'_>,
+    more: &[&str],
+    stderr: &Path,
+) -> Result<Child, StartError> {
     home.make()?;
     let failed = |reason| StartError::Spawn { exe: launch.exe.to_owned(), reason };
     let stderr = OpenOptions::new()
@@ -361,14 +399,17 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
         .truncate(true)
         .write(true)
         .mode(0o600)
-        .open(home.stderr())
+        .open(stderr)
         .map_err(failed)?;
     let mut command = Command::new(launch.exe);
+    if let Some(env) = launch.env {
+        command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    }
     command.args(launch.shared).args(["daemon", "run", "--detached"]);
     if let Some(model) = launch.model.filter(|model| *model != MODEL_ALIAS) {
         command.args(["--model", model]);
     }
-    command.args(launch.args).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
+    command.args(launch.args).args(more).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
     // A relative home would mean another directory from there.
     if let Some(root) = home.directory().parent() {
         command.env("HEDDLE_HOME", root);
@@ -392,6 +433,10 @@ fn last_words(path: &Path) -> String {
     said.strip_prefix("heddle: ").unwrap_or(&said).to_owned()
 }
 
+/// The flag of `heddle daemon run` that makes it say why it could not serve, and end.
+const REHEARSE: &str = "--rehearse";
+/// How long a rehearsal may take: it reads the vocabulary and tries the tools, and loads no weights.
+const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(120);
 /// The exit code of a daemon whose home is in use.
 pub const TAKEN_CODE: u8 = 3;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

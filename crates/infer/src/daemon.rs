@@ -11,6 +11,7 @@ use stdx::Redacted;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+use crate::client;
 use crate::engine::Engine;
 use crate::home::{DaemonLock, Doing, Home, HomeError};
 use crate::log::{self, Entry, Level, Log};
@@ -44,6 +45,8 @@ pub struct Options {
     pub settings: Vec<String>,
     /// A hash of the `[daemon]` table, reported by `/health`.
     pub configured: String,
+    /// The context size that was set, in tokens; a model may take less.
+    pub context_tokens_set: Option<u32>,
     /// How the model is prompted.
     pub model_options: ModelOptions,
     /// The loopback port to listen on as well; 0 for a free one.
@@ -85,7 +88,7 @@ pub enum DaemonError {
     Io(#[from] io::Error),
 }
 
-/// Loads a model, on its own thread, and reports progress.
+/// Loads a model, on its own thread, and reports progress; or, for a rehearsal, all of it but the weights.
 pub type Load =
     Box<dyn FnOnce(&mut dyn FnMut(f32)) -> Result<Arc<dyn Engine>, String> + Send + 'static>;
 
@@ -113,6 +116,7 @@ impl Daemon {
             file,
             settings,
             configured,
+            context_tokens_set,
             model_options,
             port,
             token,
@@ -154,6 +158,7 @@ impl Daemon {
             file: file.clone(),
             settings,
             configured,
+            context_tokens_set,
             standing: watched,
             tools,
             forced_calls,
@@ -176,6 +181,27 @@ impl Daemon {
             file,
             home,
         })
+    }
+
+    /// Says why a daemon with these options could not serve, without touching the one that may be running:
+    /// nothing is locked, written or listened on. `load` makes an engine that needs not answer.
+    pub fn rehearse(options: Options, load: Load) -> Result<(), DaemonError> {
+        let Options { home, model, model_options, port, token, tools, .. } = options;
+        let tools = Tools::new(tools)?;
+        match (port, token) {
+            (None, _) => {}
+            (Some(_), Some(token)) => home.check_token(&token)?,
+            (Some(_), None) => match home.read_token() {
+                Err(HomeError::Io { reason, .. }) if reason.kind() == io::ErrorKind::NotFound => {}
+                read => drop(read?),
+            },
+        }
+        if let Some(port) = port.filter(|port| !is_own_port(&home, *port)) {
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+                .map_err(|reason| DaemonError::Port { port, reason })?;
+        }
+        let ready = make_ready(&model, model_options, &tools, load, &mut |_| ());
+        ready.map(drop).map_err(|reason| DaemonError::Load { model, reason })
     }
 
     /// Returns the address of the TCP port, if there is one.
@@ -248,6 +274,32 @@ impl Daemon {
     }
 }
 
+/// Tells whether a port is that of the running daemon, which leaves it.
+fn is_own_port(home: &Home, port: u16) -> bool {
+    let own = client::health(home).ok().and_then(|health| health.base_url);
+    own.is_some_and(|url| url.contains(&format!(":{port}/")))
+}
+
+/// Loads a model, and tries out everything that it must be able to do.
+fn make_ready(
+    name: &str,
+    options: ModelOptions,
+    tools: &Tools,
+    load: Load,
+    progress: &mut dyn FnMut(f32),
+) -> Result<LoadedModel, String> {
+    // A panic of the engine's library is one more way to fail.
+    let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(progress)));
+    let loaded = loaded.unwrap_or_else(|_| Err("the engine crashed while loading it".to_owned()));
+    let loaded = LoadedModel::new(name.to_owned(), loaded?, options);
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    for tool in tools.offered() {
+        let tried = loaded.try_tool(tool);
+        tried.map_err(|why| format!("its tool `{}` cannot be offered: {why}", tool.name))?;
+    }
+    Ok(loaded)
+}
+
 /// Loads a model and publishes its state.
 fn load_into(
     standing: &watch::Sender<LoadState>,
@@ -267,19 +319,7 @@ fn load_into(
             news
         });
     };
-    // A panic of the engine's library is one more way to fail.
-    let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mut progress)));
-    let loaded = loaded.unwrap_or_else(|_| Err("the engine crashed while loading it".to_owned()));
-    let loaded = loaded.and_then(|engine| {
-        let loaded = LoadedModel::new(name.to_owned(), engine, options);
-        let loaded = loaded.map_err(|error| error.to_string())?;
-        for tool in server.tools().offered() {
-            let tried = loaded.try_tool(tool);
-            tried.map_err(|why| format!("its tool `{}` cannot be offered: {why}", tool.name))?;
-        }
-        Ok(loaded)
-    });
-    match loaded {
+    match make_ready(name, options, server.tools(), load, &mut progress) {
         Ok(loaded) => {
             let workings = loaded.engine.workings();
             let entry = Entry::Loaded {
@@ -292,6 +332,11 @@ fn load_into(
                 memory_bytes: loaded.engine.stats().memory_bytes,
             };
             server.log().write(Level::Info, &entry);
+            let context_tokens = loaded.engine.context_tokens();
+            if let Some(context_tokens_set) = server.context_cut(context_tokens) {
+                let entry = Entry::ContextCut { model: name, context_tokens_set, context_tokens };
+                server.log().write(Level::Warn, &entry);
+            }
             standing.send_replace(LoadState::Ready(Arc::new(loaded)));
         }
         Err(reason) => {

@@ -159,6 +159,11 @@ impl Home {
         self.directory.join("stderr")
     }
 
+    /// Returns the file for the error output of a daemon that only rehearses.
+    pub fn rehearsal(&self) -> PathBuf {
+        self.directory.join("rehearsal")
+    }
+
     /// Records which file a daemon loads or has loaded, so that a crash can be attributed to it.
     pub fn note_file(&self, doing: Doing, file: &Path) {
         let note = [doing.word().as_bytes(), b"\n", file.as_os_str().as_encoded_bytes()].concat();
@@ -248,11 +253,17 @@ impl Home {
         Ok(Redacted::new(token))
     }
 
-    /// Stores a given token.
-    pub fn keep_token(&self, token: &Redacted) -> Result<(), HomeError> {
+    /// Checks that a given token can be used.
+    pub fn check_token(&self, token: &Redacted) -> Result<(), HomeError> {
         if token.expose().len() < TOKEN_BYTES_MIN {
             return Err(HomeError::NotOurs { path: self.token(), problem: TOO_SHORT });
         }
+        Ok(())
+    }
+
+    /// Stores a given token.
+    pub fn keep_token(&self, token: &Redacted) -> Result<(), HomeError> {
+        self.check_token(token)?;
         write_private(&self.token(), token.expose().as_bytes())
             .map_err(|reason| self.io("token", reason))
     }

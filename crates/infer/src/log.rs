@@ -47,6 +47,12 @@ pub enum Entry<'a> {
         context_tokens: u32,
         memory_bytes: u64,
     },
+    /// The model takes a smaller context than was set.
+    ContextCut {
+        model: &'a str,
+        context_tokens_set: u32,
+        context_tokens: u32,
+    },
     LoadFailed {
         model: &'a str,
         /// The reason, in our own words.

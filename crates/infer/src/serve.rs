@@ -221,6 +221,8 @@ pub struct Parts {
     pub settings: Vec<String>,
     /// A hash of the `[daemon]` table.
     pub configured: String,
+    /// The context size that was set, in tokens.
+    pub context_tokens_set: Option<u32>,
     /// The load state of the model.
     pub standing: watch::Receiver<LoadState>,
     pub tools: Tools,
@@ -245,6 +247,7 @@ pub struct Server {
     file: Option<PathBuf>,
     settings: Vec<String>,
     configured: String,
+    context_tokens_set: Option<u32>,
     standing: watch::Receiver<LoadState>,
     tools: Tools,
     forced_calls: bool,
@@ -271,6 +274,7 @@ impl Server {
             file,
             settings,
             configured,
+            context_tokens_set,
             standing,
             tools,
             forced_calls,
@@ -289,6 +293,7 @@ impl Server {
             file,
             settings,
             configured,
+            context_tokens_set,
             standing,
             tools,
             forced_calls,
@@ -539,6 +544,11 @@ impl Server {
         }
     }
 
+    /// Returns the context size that was set, if it is more than there is.
+    pub(crate) fn context_cut(&self, context_tokens: u32) -> Option<u32> {
+        self.context_tokens_set.filter(|set| *set > context_tokens)
+    }
+
     /// Returns the body of `/health`.
     fn health(&self) -> Value {
         let stats = self.stats();
@@ -566,6 +576,7 @@ impl Server {
             "progress": progress,
             "reason": reason,
             "context_tokens": context,
+            "context_tokens_set": context.and_then(|context| self.context_cut(context)),
             "uptime_secs": self.begun.elapsed().as_secs(),
             "requests": self.busy.load(Ordering::Relaxed),
             "running": stats.running,

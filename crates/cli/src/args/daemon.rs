@@ -107,6 +107,10 @@ pub(crate) struct RunArgs {
     /// Set by `start`: detach from the terminal and its session.
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+
+    /// Set by `start` before it replaces a daemon: say why this one could not serve, and exit.
+    #[arg(long, hide = true)]
+    pub(crate) rehearse: bool,
 }
 
 /// The model to serve, and how to serve it.

@@ -33,7 +33,9 @@ pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCod
         DaemonCommand::Status { json } => status(&home, json),
         DaemonCommand::Health => health(&home),
         DaemonCommand::Logs { follow, lines } => logs::print(&home.log(), lines, follow),
-        DaemonCommand::Install { print, serve } => service::install(&host, shared, serve, print),
+        DaemonCommand::Install { print, serve } => {
+            service::install(&host, &home, shared, serve, print)
+        }
         DaemonCommand::Uninstall => service::uninstall(&host),
     }
 }
@@ -53,18 +55,6 @@ fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
     args
 }
 
-/// Says why a port is not available, unless the running daemon itself uses it.
-fn check_port(home: &Home, port: u16) -> Result<(), String> {
-    let own = client::health(home).ok().and_then(|health| health.base_url);
-    if own.is_some_and(|url| url.contains(&format!(":{port}/"))) {
-        return Ok(());
-    }
-    let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port));
-    bound.map(drop).map_err(|error| {
-        format!("cannot listen on port {port}: {error}; choose another with --tcp")
-    })
-}
-
 fn start(
     host: &HostEnv,
     home: &Home,
@@ -74,41 +64,40 @@ fn start(
     let args = with_model(args, shared);
     // The daemon reports problems of the configuration itself.
     let Settings { config, .. } = settings::load(host, shared.preferences())?;
-    let model = args.model.as_deref();
-    let port = args.tcp.or(config.daemon.tcp);
-    let check = || {
-        serve::check(host, &config, model).map_err(|failure| failure.error.to_string())?;
-        port.map_or(Ok(()), |port| check_port(home, port))
-    };
     let overrides: Vec<_> =
         shared.overrides.iter().map(|setting| format!("--config={setting}")).collect();
     let launch = Launch {
         exe: &ourselves()?,
-        model,
+        model: args.model.as_deref(),
         args: &args.to_args(),
         shared: &overrides,
         configured: Some(&ServeArgs::sum_of(&config.daemon)),
-        check: &check,
+        env: None,
     };
     let started = host::watching("the daemon", |progress| client::start(home, &launch, progress));
-    let (health, new) = started.map_err(|error| match error {
-        // The daemon itself reported a usage error.
-        StartError::Died { status, .. } if status.code() == Some(code::USAGE.into()) => {
-            Failure::usage(error)
-        }
-        StartError::Unusable(_) => Failure::usage(error),
-        error => Failure::failed(error),
-    })?;
+    let (health, new) = started.map_err(start_failure)?;
     let was = if new { "is running" } else { "was running already" };
     let context = health.context_tokens.unwrap_or_default();
     note(&format!(
         "the daemon {was} with {} and {context} tokens of context (process {})",
         health.model, health.pid
     ));
-    if let Some(asked) = args.context.filter(|&asked| asked > context) {
-        note(&format!("{asked} tokens of context were requested; the daemon has {context}"));
+    if let Some(text) = health.context_notice() {
+        note(&text);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn start_failure(error: StartError) -> Failure {
+    match error {
+        // The daemon itself reported a usage error.
+        StartError::Died { status, .. } | StartError::Unusable { status, .. }
+            if status.code() == Some(code::USAGE.into()) =>
+        {
+            Failure::usage(error)
+        }
+        error => Failure::failed(error),
+    }
 }
 
 fn stop(home: &Home, patience: Duration) -> Result<ExitCode, Failure> {
@@ -159,10 +148,13 @@ fn describe(home: &Home, health: &Health) -> String {
     let Health { pid, requests, running, waiting, uptime_secs, .. } = health;
     let [status, model, version] =
         [&health.status, &health.model, &health.version].map(|text| one_line(text));
+    let cut =
+        health.context_tokens_set.map(|set| format!("; {set} were set, the model takes no more"));
+    let cut = cut.unwrap_or_default();
     let mut lines = vec![
         format!("status   {status}"),
         format!("model    {model}"),
-        format!("context  {} tokens", health.context_tokens.unwrap_or_default()),
+        format!("context  {} tokens{cut}", health.context_tokens.unwrap_or_default()),
         format!("process  {pid}, version {version}, up for {uptime_secs} s"),
         format!("requests {requests} now: {running} being answered, {waiting} waiting"),
         format!("memory   {} MiB", health.memory_bytes >> 20),

@@ -312,7 +312,7 @@ fn served(
     config.model = Some(health.model);
     config.model_context_window =
         config.model_context_window.or(health.context_tokens.map(u64::from));
-    let resolved = provider::local(local::socket(host, home, chosen.start));
+    let resolved = provider::local(local::socket(home, chosen.start));
     Ok(Served::endpoint(config, resolved))
 }
 

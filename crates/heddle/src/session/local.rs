@@ -102,7 +102,6 @@ pub(crate) fn ensure(
     observer: &Observer,
 ) -> Result<(Home, Health), Error> {
     let home = daemon(host);
-    let models = models(&host.home, &host.env);
     let mut began = false;
     let mut progress = |progress| {
         began = true;
@@ -111,27 +110,23 @@ pub(crate) fn ensure(
             Progress::Loading(part) => Notice::DaemonLoading(part),
         });
     };
-    let health = started(&home, &models, model, &mut progress);
+    let health = started(&home, model, &mut progress);
     if began {
         observer.tell(Notice::DaemonStarted);
+        let cut = health.as_ref().ok().and_then(Health::context_notice);
+        cut.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
     }
     Ok((home, health.map_err(Error::LocalModel)?))
 }
 
 /// Returns the daemon's socket. If the daemon has exited meanwhile, the next request starts it again.
-pub(crate) fn socket(host: &HostEnv, home: Home, model: String) -> Socket {
+pub(crate) fn socket(home: Home, model: String) -> Socket {
     let path = home.socket().to_owned();
-    let models = models(&host.home, &host.env);
-    let wake = move || started(&home, &models, &model, &mut |_| ()).map(drop);
+    let wake = move || started(&home, &model, &mut |_| ()).map(drop);
     Socket { path, wake: Arc::new(wake) }
 }
 
-fn started(
-    home: &Home,
-    models: &Models,
-    model: &str,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Health, String> {
+fn started(home: &Home, model: &str, progress: &mut dyn FnMut(Progress)) -> Result<Health, String> {
     let launch = Launch {
         // The path of the program, so that lists of processes show its name instead of `exe`.
         exe: &std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES)),
@@ -139,7 +134,7 @@ fn started(
         args: &[],
         shared: &[],
         configured: None,
-        check: &|| models.check(Some(model)).map(drop).map_err(|error| error.to_string()),
+        env: None,
     };
     client::start(home, &launch, progress)
         .map(|(health, _)| health)

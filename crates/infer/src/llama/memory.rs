@@ -82,6 +82,13 @@ fn work_bytes(shape: &Shape, cells: u64) -> u64 {
     BATCH_TOKENS_MAX as u64 * token + cells * MASK_BYTES + PROCESS_BYTES
 }
 
+/// Returns the memory that becomes free when a process ends. Files that it has mapped count as available
+/// already.
+pub(crate) fn held_by(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    field(&status, "RssAnon:").map_or(0, |kib| kib.saturating_mul(1024))
+}
+
 /// Returns the available memory: of the machine, and of our control group.
 pub(crate) fn available() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
@@ -211,5 +218,7 @@ mod tests {
         assert_eq!(group_left("max\n", "700\n", ""), None);
         assert_eq!(group_left("5\n", "700\n", ""), Some(0));
         assert!(available() > 1 << 20);
+        assert!(cfg!(not(target_os = "linux")) || held_by(std::process::id()) > 1 << 16);
+        assert_eq!(held_by(u32::MAX), 0);
     }
 }

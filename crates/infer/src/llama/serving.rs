@@ -13,7 +13,7 @@ use prompt::request::Trial;
 use prompt::{Facts, Piece, Token};
 
 use super::grammar::{Grammars, Unusable};
-use super::memory;
+use super::memory::{self, Fit};
 use super::sample::Sampler;
 use super::vocabulary::Vocabulary;
 use super::worker::{self, Answer, Loading};
@@ -33,7 +33,7 @@ pub struct Llama {
     vocabulary: Arc<Vocabulary>,
     grammars: Grammars,
     counters: Arc<Counters>,
-    /// Taken on drop.
+    /// Taken on drop; none if this is a rehearsal.
     running: Option<(Sender<Box<Answer>>, JoinHandle<()>)>,
 }
 
@@ -46,6 +46,74 @@ pub(crate) struct Counters {
     pub(crate) prompt_tokens: AtomicU64,
     pub(crate) cached_tokens: AtomicU64,
     pub(crate) output_tokens: AtomicU64,
+}
+
+/// How a model will be loaded: what its header and the machine decide.
+struct Plan {
+    facts: Facts,
+    fit: Fit,
+    sessions: usize,
+    threads: usize,
+    waiting_max: usize,
+}
+
+impl Plan {
+    fn new(path: &Path, options: &Options, available: u64) -> Result<Self, LoadError> {
+        check_processor()?;
+        let header = gguf::open(path).map_err(LoadError::NotAModel)?;
+        let facts = header.facts;
+        // These are not text models; llama.cpp would load them all the same.
+        if let Some(kind) = OTHER_KINDS.iter().find(|kind| facts.architecture.contains(**kind)) {
+            let reason = format!("models of the kind `{kind}` do not write text");
+            return Err(LoadError::Failed { architecture: facts.architecture, reason });
+        }
+        let fit = memory::fit(&header.shape, facts.context_tokens, options, available)?;
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            facts,
+            fit,
+            sessions: options.sessions.clamp(1, SESSIONS_MAX),
+            threads: options.threads.unwrap_or_else(cores).clamp(1, THREADS_MAX),
+            waiting_max: options.waiting_max,
+        })
+    }
+
+    fn failed(&self, reason: String) -> LoadError {
+        LoadError::Failed { architecture: self.facts.architecture.clone(), reason }
+    }
+
+    /// Puts an engine together that has no thread yet.
+    fn engine(
+        self,
+        model: Arc<LlamaModel>,
+        vocabulary: Arc<Vocabulary>,
+        grammars: Grammars,
+    ) -> Llama {
+        let Self { mut facts, fit, sessions, threads, waiting_max } = self;
+        let vocab = model.vocab();
+        let name = |id: i32| {
+            let token = u32::try_from(id).ok().map(|id| vocabulary.token(id).bytes)?;
+            String::from_utf8(token.to_vec()).ok().filter(|name| !name.is_empty())
+        };
+        facts.begin = if vocab.should_add_bos() { name(vocab.bos().0) } else { None };
+        facts.end = name(vocab.eos().0);
+        facts.specials.extend(vocabulary.specials());
+        facts.specials.sort_unstable();
+        facts.specials.dedup();
+        Llama {
+            facts,
+            context_tokens: fit.context_tokens,
+            memory_bytes: fit.bytes,
+            in_flight_max: sessions + waiting_max,
+            sessions,
+            threads,
+            model,
+            vocabulary,
+            grammars,
+            counters: Arc::default(),
+            running: None,
+        }
+    }
 }
 
 impl fmt::Debug for Llama {
@@ -70,28 +138,16 @@ impl Llama {
         options: &Options,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Self, LoadError> {
-        check_processor()?;
-        let header = gguf::open(path).map_err(LoadError::NotAModel)?;
-        let mut facts = header.facts;
-        let failed =
-            |reason: String| LoadError::Failed { architecture: facts.architecture.clone(), reason };
-        // These are not text models; llama.cpp would load them all the same.
-        if let Some(kind) = OTHER_KINDS.iter().find(|kind| facts.architecture.contains(**kind)) {
-            return Err(failed(format!("models of the kind `{kind}` do not write text")));
-        }
-        let available = memory::available();
-        let fit = memory::fit(&header.shape, facts.context_tokens, options, available)?;
-        let cores = || thread::available_parallelism().map_or(1, usize::from);
-        let sessions = options.sessions.clamp(1, SESSIONS_MAX);
+        let plan = Plan::new(path, options, memory::available())?;
+        let failed = |reason| plan.failed(reason);
         let (answers, queue) = mpsc::channel();
         let (events, loading) = mpsc::channel();
         let counters = Arc::<Counters>::default();
-        let threads = options.threads.unwrap_or_else(cores).clamp(1, THREADS_MAX);
         let order = worker::Order {
             path: path.to_path_buf(),
-            cells: fit.cells,
-            sessions,
-            threads,
+            cells: plan.fit.cells,
+            sessions: plan.sessions,
+            threads: plan.threads,
             counters: Arc::clone(&counters),
         };
         let thread = thread::Builder::new()
@@ -103,9 +159,9 @@ impl Llama {
             match loading.recv() {
                 Ok(Loading::Progress(share)) => progress(share),
                 Ok(Loading::Loaded(model)) => {
-                    let vocabulary = Arc::new(Vocabulary::new(&model, &facts.specials));
+                    let vocabulary = Arc::new(Vocabulary::new(&model, &plan.facts.specials));
                     let grammars = Grammars::new(&model, &vocabulary);
-                    break (model, vocabulary, grammars.map_err(&failed)?);
+                    break (model, vocabulary, grammars.map_err(failed)?);
                 }
                 Ok(Loading::Ready) | Err(_) => return Err(failed(UNEXPECTED.to_owned())),
                 Ok(Loading::Failed(reason)) => return Err(failed(reason)),
@@ -116,30 +172,33 @@ impl Llama {
             Ok(Loading::Failed(reason)) => return Err(failed(reason)),
             _ => return Err(failed(UNEXPECTED.to_owned())),
         }
-        let vocab = model.vocab();
-        let name = |id: i32| {
-            let token = u32::try_from(id).ok().map(|id| vocabulary.token(id).bytes)?;
-            String::from_utf8(token.to_vec()).ok().filter(|name| !name.is_empty())
-        };
-        facts.begin = if vocab.should_add_bos() { name(vocab.bos().0) } else { None };
-        facts.end = name(vocab.eos().0);
-        facts.specials.extend(vocabulary.specials());
-        facts.specials.sort_unstable();
-        facts.specials.dedup();
         progress(1.0);
-        Ok(Self {
-            facts,
-            context_tokens: fit.context_tokens,
-            memory_bytes: fit.bytes,
-            in_flight_max: sessions + options.waiting_max,
-            sessions,
-            threads,
-            model,
-            vocabulary,
-            grammars,
-            counters,
-            running: Some((answers, thread)),
-        })
+        let mut llama = plan.engine(model, vocabulary, grammars);
+        llama.counters = counters;
+        llama.running = Some((answers, thread));
+        Ok(llama)
+    }
+
+    /// Does everything that loading a model does, except for the weights and the KV cache: what can fail about
+    /// a file, the memory, prompts and grammars fails here as well. Every answer of the engine fails.
+    ///
+    /// `replaces` is the process of a daemon that ends first, whose memory counts as available.
+    ///
+    /// # Errors
+    ///
+    /// See [`LoadError`].
+    pub fn rehearse(
+        path: &Path,
+        options: &Options,
+        replaces: Option<u32>,
+    ) -> Result<Self, LoadError> {
+        let freed = replaces.map_or(0, memory::held_by);
+        let plan = Plan::new(path, options, memory::available().saturating_add(freed))?;
+        let failed = |reason| plan.failed(reason);
+        let model = worker::load_vocabulary(path).map_err(failed)?;
+        let vocabulary = Arc::new(Vocabulary::new(&model, &plan.facts.specials));
+        let grammars = Grammars::new(&model, &vocabulary).map_err(failed)?;
+        Ok(plan.engine(model, vocabulary, grammars))
     }
 
     fn check(&self, job: &Job) -> Result<(), Refusal> {
@@ -224,9 +283,13 @@ impl Engine for Llama {
             vocabulary: Arc::clone(&self.vocabulary),
             steps,
         };
-        let sent = self.running.as_ref().map(|(answers, _)| answers.send(Box::new(answer)));
-        if let Some(Err(mpsc::SendError(answer))) = sent {
-            // The thread is gone, which is our own bug; the client learns it in the usual way.
+        let answer = Box::new(answer);
+        let sent = match &self.running {
+            Some((answers, _)) => answers.send(answer),
+            None => Err(mpsc::SendError(answer)),
+        };
+        if let Err(mpsc::SendError(answer)) = sent {
+            // There is no thread, or it is gone, which is our own bug; the client learns it in the usual way.
             self.leave();
             let _ = answer.steps.try_send(Step::Ended(Ended::Failed(UNEXPECTED.to_owned())));
         }

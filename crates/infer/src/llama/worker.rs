@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, OnceLock};
@@ -112,13 +112,26 @@ fn load(
     order: &Order,
     events: &Sender<Loading>,
 ) -> Result<(&'static LlamaBackend, Arc<LlamaModel>), String> {
-    let backend = backend()?;
     let events = events.clone();
     let params = LlamaModelParams::default()
         .with_n_gpu_layers(0)
         .with_use_mmap(true)
         .with_progress_callback(move |share| events.send(Loading::Progress(share)).is_ok());
-    let model = LlamaModel::load_from_file(backend, &order.path, &params);
+    read_file(&order.path, &params)
+}
+
+/// Loads a model without its weights: it can tokenize, and nothing else.
+pub(crate) fn load_vocabulary(path: &Path) -> Result<Arc<LlamaModel>, String> {
+    let params = LlamaModelParams::default().with_n_gpu_layers(0).with_vocab_only(true);
+    read_file(path, &params).map(|(_, model)| model)
+}
+
+fn read_file(
+    path: &Path,
+    params: &LlamaModelParams,
+) -> Result<(&'static LlamaBackend, Arc<LlamaModel>), String> {
+    let backend = backend()?;
+    let model = LlamaModel::load_from_file(backend, path, params);
     let model =
         model.map_err(|error| format!("{error}; its format is unknown, or it is damaged"))?;
     Ok((backend, Arc::new(model)))

@@ -14,14 +14,8 @@ fn started(script: &str) -> StartError {
     fs::write(&exe, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&exe, fs::Permissions::from_mode(0o700)).unwrap();
     let home = Home::new(folder.path(), None);
-    let launch = Launch {
-        exe: &exe,
-        model: None,
-        args: &[],
-        shared: &[],
-        configured: None,
-        check: &|| Ok(()),
-    };
+    let launch =
+        Launch { exe: &exe, model: None, args: &[], shared: &[], configured: None, env: None };
     start(&home, &launch, &mut |_| ()).unwrap_err()
 }
 

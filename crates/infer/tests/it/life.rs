@@ -83,6 +83,7 @@ fn options(directory: &TempDir) -> Options {
         file: None,
         settings: Vec::new(),
         configured: String::new(),
+        context_tokens_set: None,
         model_options: ModelOptions::default(),
         port: None,
         token: None,

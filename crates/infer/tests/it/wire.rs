@@ -90,6 +90,7 @@ impl Lab {
             file: None,
             settings: Vec::new(),
             configured: String::new(),
+            context_tokens_set: None,
             standing: watched,
             tools: Tools::new(set.tools).unwrap(),
             forced_calls: set.forced_calls,

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use heddle::local::client;
 use heddle::local::daemon::ModelOptions;
 use heddle::local::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Options, SPIN};
 use heddle::local::home::{Home, HomeError};
 use heddle::local::serve::Limits;
 use heddle::local::tools::{
-    Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT, Tools,
+    Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT,
 };
 use heddle::policy::SandboxMode;
 use heddle::session::settings::Config;
@@ -59,12 +60,20 @@ pub(super) fn run(
         with_own_environment(host);
     }
     let settings::Settings { config, warnings, .. } = settings::load(host, shared.preferences())?;
-    for text in warnings {
+    // A rehearsal says only why it would fail.
+    for text in warnings.into_iter().filter(|_| !args.rehearse) {
         note(&format!("warning: {text}"));
     }
     let serve = with_model(args.serve, shared).or(&config.daemon);
-    let (model, file) = resolve(host, serve.model.as_deref())?;
-    let load = load(file.clone(), &serve);
+    let (model, file) = resolve(host, serve.model.as_deref(), args.rehearse)?;
+    let purpose = match (args.rehearse, args.detached) {
+        (true, _) => {
+            Purpose::Rehearsal { replaces: client::health(&home).ok().map(|health| health.pid) }
+        }
+        (false, true) => Purpose::Background,
+        (false, false) => Purpose::Foreground,
+    };
+    let load = load(file.clone(), &serve, purpose);
     let options = Options {
         model_options: ModelOptions { raw: serve.raw, ..ModelOptions::default() },
         port: serve.tcp,
@@ -83,9 +92,13 @@ pub(super) fn run(
         home: home.clone(),
         settings: serve.to_args(),
         configured: ServeArgs::sum_of(&config.daemon),
+        context_tokens_set: serve.context,
         model: model.clone(),
         file: Some(file),
     };
+    if args.rehearse {
+        return Daemon::rehearse(options, load).map(|()| ExitCode::SUCCESS).map_err(failure);
+    }
     // One thread serves; the tools are tied to its lifetime. The engine has its own threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -141,9 +154,7 @@ fn with_own_environment(host: &HostEnv) {
 
 fn failure(error: DaemonError) -> Failure {
     let code = match &error {
-        DaemonError::Home(HomeError::Taken { .. } | HomeError::Live { .. }) => {
-            heddle::local::client::TAKEN_CODE
-        }
+        DaemonError::Home(HomeError::Taken { .. } | HomeError::Live { .. }) => client::TAKEN_CODE,
         DaemonError::Home(_) | DaemonError::Tools(_) | DaemonError::Port { .. } => code::USAGE,
         _ => code::FAILED,
     };
@@ -171,9 +182,15 @@ fn signals() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn resolve(host: &HostEnv, name: Option<&str>) -> Result<(String, PathBuf), Failure> {
+/// Finds the model. A rehearsal also reads its header, so that a file that is none is a usage error.
+fn resolve(
+    host: &HostEnv,
+    name: Option<&str>,
+    rehearse: bool,
+) -> Result<(String, PathBuf), Failure> {
     let models = local::models(&host.home, &host.env);
     let found = match name {
+        name if rehearse => models.check(name),
         Some(name) => models.find(name),
         None => models.default_model(),
     };
@@ -181,8 +198,20 @@ fn resolve(host: &HostEnv, name: Option<&str>) -> Result<(String, PathBuf), Fail
     Ok((model.name, model.path))
 }
 
+/// What a model is loaded for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Foreground,
+    Background,
+    /// To find out whether it could be served, once the daemon of that process has ended.
+    Rehearsal {
+        replaces: Option<u32>,
+    },
+}
+
 #[cfg(feature = "local")]
-fn load(path: PathBuf, serve: &ServeArgs) -> Load {
+fn load(path: PathBuf, serve: &ServeArgs, purpose: Purpose) -> Load {
+    use heddle::local::engine::Engine as _;
     use heddle::local::llama::{Llama, Options};
     let default = Options::default();
     let options = Options {
@@ -191,25 +220,30 @@ fn load(path: PathBuf, serve: &ServeArgs) -> Load {
         threads: serve.threads.map(usize::from),
         ..default
     };
-    Box::new(move |progress| match Llama::load(&path, &options, progress) {
-        Ok(llama) => Ok(Arc::new(llama)),
-        Err(error) => Err(error.to_string()),
+    Box::new(move |progress| {
+        let llama = match purpose {
+            Purpose::Foreground | Purpose::Background => Llama::load(&path, &options, progress),
+            Purpose::Rehearsal { replaces } => Llama::rehearse(&path, &options, replaces),
+        };
+        let llama = llama.map_err(|error| error.to_string())?;
+        let takes = llama.context_tokens();
+        // In the background nobody reads it: who started it says so.
+        if let Some(set) = options.context_tokens.filter(|set| *set > takes)
+            && purpose == Purpose::Foreground
+        {
+            note(&format!("a context of {set} tokens was set; the model takes at most {takes}"));
+        }
+        Ok(Arc::new(llama))
     })
 }
 
 #[cfg(not(feature = "local"))]
-fn load(_path: PathBuf, _serve: &ServeArgs) -> Load {
+fn load(_path: PathBuf, _serve: &ServeArgs, _purpose: Purpose) -> Load {
     let _: Option<Arc<dyn heddle::local::engine::Engine>> = None;
     Box::new(|_| {
         Err("this heddle was built without its engine; build it with the feature `local`"
             .to_owned())
     })
-}
-
-/// Says why a daemon could not serve a model, as far as that can be known without starting one.
-pub(super) fn check(host: &HostEnv, config: &Config, model: Option<&str>) -> Result<(), Failure> {
-    local::models(&host.home, &host.env).check(model).map_err(Failure::usage)?;
-    Tools::new(tools(host, config)?).map(drop).map_err(Failure::usage)
 }
 
 /// Reads the settings of the daemon's own tools.

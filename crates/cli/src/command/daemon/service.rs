@@ -7,9 +7,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
+use heddle::local::client::{self, Launch};
+use heddle::local::home::Home;
 use heddle::local::service::{Service, ServiceManager, Step};
 
-use super::{note, ourselves, print, with_model};
+use super::{note, ourselves, print, start_failure, with_model};
 use crate::args::SharedArgs;
 use crate::args::daemon::ServeArgs;
 use crate::failure::Failure;
@@ -19,6 +21,7 @@ use heddle::session::local;
 /// Writes the service file and enables the service.
 pub(super) fn install(
     host: &HostEnv,
+    daemon: &Home,
     shared: &SharedArgs,
     args: ServeArgs,
     print_only: bool,
@@ -42,6 +45,22 @@ pub(super) fn install(
     if print_only {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    // The service manager would end it first.
+    if daemon.holder().is_some() {
+        let inherited = ["HOME", "PATH", "XDG_RUNTIME_DIR"];
+        let inherited =
+            inherited.iter().filter_map(|name| Some((*name, host.env.get(*name)?.clone())));
+        let env: Vec<_> = inherited.chain([("HEDDLE_MODEL_PATH", model_path.clone())]).collect();
+        let launch = Launch {
+            exe: &exe,
+            model: args.model.as_deref(),
+            args: &args.to_args(),
+            shared: &[],
+            configured: None,
+            env: Some(&env),
+        };
+        client::rehearse(daemon, &launch).map_err(start_failure)?;
     }
     let path = path(host)?;
     write(&path, &text)

@@ -380,8 +380,43 @@ fn settings_of_the_configuration() {
     };
     check(&start(&["--tcp", "0"]), 0, "was running already");
     check(&start(&["--context", "256"]), 0, "is running with tiny and 256 tokens of context");
-    check(&start(&["--context", "99999"]), 0, "99999 tokens of context were requested");
+    check(&start(&["--context", "99999"]), 0, "99999 tokens was set; tiny takes at most 4096");
     assert_eq!(den.status()["settings"], json!(["--tcp=0", "--context=99999", "--threads=1"]));
+}
+
+/// A context above the model's own is named wherever it was set, and wherever one would look.
+#[test]
+fn a_context_that_the_model_does_not_take_is_named() {
+    let den = Den::new().with_model();
+    let model = den.model();
+    let model = model.to_str().unwrap();
+    let says = "a context of 50000 tokens was set; tiny takes at most 4096";
+    for (config, before, after) in [
+        ("[daemon]\ncontext = 50000\n", &[][..], &[][..]),
+        ("", &["-c", "daemon.context=50000"], &[]),
+        ("", &[], &["--context", "50000"]),
+    ] {
+        den.lab.home.write("config.toml", config).unwrap();
+        let mut start = den.lab.command(crate::BINARY);
+        start.args(before).args(["daemon", "start", "--model", model]).args(after);
+        check(&start.stdin(Stdio::null()).output().unwrap(), 0, says);
+        let status = den.status();
+        assert_eq!(status["context_tokens_set"], 50_000, "{status}");
+        let shown = den.run(&["status"]);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("4096 tokens; 50000 were set, the model takes no more"), "{shown}");
+        den.run(&["stop"]);
+    }
+    let log = fs::read_to_string(den.folder().join("log")).unwrap();
+    let cut =
+        r#""event":"context_cut","model":"tiny","context_tokens_set":50000,"context_tokens":4096"#;
+    assert_eq!(log.matches(cut).count(), 3, "{log}");
+    // One that fits is not worth a word.
+    den.lab.home.write("config.toml", "[daemon]\ncontext = 1024\n").unwrap();
+    let started = den.start();
+    check(&started, 0, "is running");
+    assert!(!String::from_utf8_lossy(&started.stderr).contains("was set"), "{started:?}");
+    assert_eq!(den.status()["context_tokens_set"], Value::Null);
 }
 
 /// A start that cannot succeed does not touch the running daemon.
@@ -423,6 +458,33 @@ fn a_daemon_is_replaced_only_by_one_that_can_serve() {
         check(&den.start(), 2, says);
         assert_eq!(den.pid(), Some(pid), "{config}");
     }
+    // What only a model tells: a tool that leaves no room in the context, and arguments that no grammar can hold
+    // it to. And settings that no other command reads.
+    let odd = r#"parameters = '{"properties": {"a": {"type": "string", "pattern": "^(?!x)[a-z]+$"}}, "required": ["a"]}'
+"#;
+    let tools = [("HEDDLE_ALLOW_TOOLS", "1"), ("HEDDLE_ALLOWED_TOOLS", "odd")];
+    let settings = [("HEDDLE_DAEMON_TOKEN", "short"), ("HEDDLE_DEBUG_TOKEN_IDS", "many")];
+    for (context, more, env, code, says) in [
+        (64, "", &tools[..], 1, "its tool `odd` cannot be offered"),
+        (512, odd, &tools, 1, "its tool `odd` cannot be offered"),
+        (512, "", &settings[..1], 2, "a token must have 16 characters or more"),
+        (512, "", &settings[1..], 2, "HEDDLE_DEBUG_TOKEN_IDS"),
+    ] {
+        let tool = format!("[[daemon.tools]]\nname = \"odd\"\ncommand = [\"true\"]\n{more}");
+        let config = format!("[daemon]\ntcp = 0\ncontext = {context}\n{tool}");
+        den.lab.home.write("config.toml", config).unwrap();
+        let mut start = den.command(&["start", "--model", model.to_str().unwrap()]);
+        start.envs(env.iter().copied()).stdin(Stdio::null());
+        let output = start.output().unwrap();
+        check(&output, code, says);
+        check(&output, code, "was left alone");
+        assert_eq!(den.pid(), Some(pid), "{says}");
+    }
+    // A service manager would end it first, so `install` asks before.
+    den.lab.home.write("config.toml", table).unwrap();
+    let output = den.run(&["install", "--model", model.to_str().unwrap()]);
+    check(&output, 2, "was left alone");
+    assert_eq!(den.pid(), Some(pid), "{output:?}");
     den.lab.home.write("config.toml", "").unwrap();
     check(&den.start(), 0, "was running already");
     // `exec` behaves the same.
