@@ -2,12 +2,13 @@
 //!
 //! The model's commands can usually write where that file is. So a link that they could have created is never
 //! followed: a link in place of the file is replaced, a link on the path to it is an error. The directory is
-//! opened before the turn starts; the file is written to a temporary name in it and then renamed.
+//! opened before the turn starts; the file is written to a temporary name in it and then renamed. If the path
+//! leads to another directory by then, or to none, nothing is written and the user is told.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -18,6 +19,10 @@ use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags};
 pub(crate) struct AnswerFile {
     /// The path as the user wrote it.
     path: PathBuf,
+    /// The same from the root: the working directory may be moved as well.
+    whole: PathBuf,
+    /// Where commands can write.
+    writable: Vec<PathBuf>,
     target: Target,
 }
 
@@ -44,26 +49,75 @@ impl AnswerFile {
 
     /// Opens the directory of the file, before any command runs. `writable` lists where commands can write.
     pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> Result<Self> {
-        let target = std::path::absolute(path)
-            .map_err(anyhow::Error::from)
-            .and_then(|whole| find(&whole, writable, LINKS_MAX))
-            .map_err(|error| anyhow!("-o {}: {error:#}", path.display()))?;
-        Ok(Self { path: path.to_owned(), target })
+        let open = || -> Result<_> {
+            let whole = std::path::absolute(path)?;
+            let target = find(&whole, writable)?;
+            Ok(Self { path: path.to_owned(), whole, writable: writable.to_vec(), target })
+        };
+        open().map_err(|error| anyhow!("-o {}: {error:#}", path.display()))
     }
 
+    /// Writes the answer, if the path still leads to where it led when this was opened.
     pub(crate) fn write(self, bytes: &[u8]) -> Result<()> {
-        let written = match self.target {
-            Target::Stream(mut stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
-            Target::Entry { directory, name } => replace(&directory, &name, bytes),
+        let Self { path, whole, writable, target } = self;
+        let written = match target {
+            Target::Stream(mut stream) => {
+                stream.write_all(bytes).and_then(|()| stream.flush()).map_err(anyhow::Error::from)
+            }
+            Target::Entry { directory, name } => check_way(&whole, &writable, &directory)
+                .and_then(|()| Ok(replace(&directory, &name, bytes)?)),
         };
-        written.with_context(|| format!("{} could not be written", self.path.display()))
+        written.with_context(|| format!("the answer was not written to {}", path.display()))
     }
+}
+
+/// Fails if a path no longer leads to the directory that it led to.
+fn check_way(whole: &Path, writable: &[PathBuf], directory: &OwnedFd) -> Result<()> {
+    let now = destination(whole, writable, LINKS_MAX, &mut |_| Ok(false));
+    let now = now.and_then(|(parent, _)| Ok(fs::stat(&parent)?));
+    let held = fs::fstat(directory)?;
+    let reason = match now {
+        Ok(now) if (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino) => return Ok(()),
+        Ok(_) => "another directory is in its place".to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    // A directory that was removed is held open all the same, but no path leads there.
+    let fate = match std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())) {
+        _ if held.st_nlink == 0 => "was removed".to_owned(),
+        Ok(place) => format!("was moved to {}", place.display()),
+        Err(_) => "was moved".to_owned(),
+    };
+    bail!("the directory that was there when the turn began {fate} ({reason})")
 }
 
 /// Most links to follow on the path to a file, the same limit as the kernel's.
 const LINKS_MAX: u32 = 40;
 
-fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
+fn find(path: &Path, writable: &[PathBuf]) -> Result<Target> {
+    let mut found = None;
+    let (parent, name) = destination(path, writable, LINKS_MAX, &mut |place| {
+        found = stream(place)?;
+        Ok(found.is_some())
+    })?;
+    if let Some(stream) = found {
+        return Ok(Target::Stream(stream));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = fs::open(&parent, flags, Mode::empty())?;
+    // Better to fail now than when the answer exists.
+    fs::accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
+        .with_context(|| format!("{} is not writable", parent.display()))?;
+    Ok(Target::Entry { directory, name })
+}
+
+/// Follows the user's links to the directory and the name that a path means. Stops early at a place for which
+/// `ends` returns true.
+fn destination(
+    path: &Path,
+    writable: &[PathBuf],
+    links_max: u32,
+    ends: &mut dyn FnMut(&Path) -> io::Result<bool>,
+) -> Result<(PathBuf, OsString)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         bail!("the path has no file name");
     };
@@ -71,21 +125,12 @@ fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
     let place = parent.join(name);
     let is_link = place.symlink_metadata().is_ok_and(|it| it.is_symlink());
     // A link that a command could have created is replaced.
-    if !is_link || !is_within(&parent, writable) {
-        if let Some(stream) = stream(&place)? {
-            return Ok(Target::Stream(stream));
-        }
-        if is_link {
-            let left = links_max.checked_sub(1).context("there are too many links on the way")?;
-            return find(&parent.join(place.read_link()?), writable, left);
-        }
+    let is_theirs = is_link && is_within(&parent, writable);
+    if is_theirs || ends(&place)? || !is_link {
+        return Ok((parent, name.to_owned()));
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = fs::open(&parent, flags, Mode::empty())?;
-    // Better to fail now than when the answer exists.
-    fs::accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
-        .with_context(|| format!("{} is not writable", parent.display()))?;
-    Ok(Target::Entry { directory, name: name.to_owned() })
+    let left = links_max.checked_sub(1).context("there are too many links on the way")?;
+    destination(&parent.join(place.read_link()?), writable, left, ends)
 }
 
 /// Writes a temporary file next to the destination and renames it over whatever is there.
@@ -240,12 +285,6 @@ mod tests {
             symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
         };
         check(way, "w/out/secret", nothing, Err("is a link, and a command"), true);
-        // The directory that was opened is written to, wherever it was moved.
-        let moved: fn(&Path) = |it| {
-            std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
-            symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
-        };
-        check(nothing, "w/out/secret", moved, Ok("w/moved/secret"), true);
         // The user's own links are followed.
         let own: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("own")).unwrap();
         check(own, "own", nothing, Ok("elsewhere/secret"), false);
@@ -266,6 +305,82 @@ mod tests {
         };
         check(pipe, "w/a.md", nothing, Err("nobody reads it"), true);
         check(nothing, "w/a.md", pipe, Ok("w/a.md"), true);
+    }
+
+    /// A path that leads elsewhere by the end, however that came: nothing is written, neither there nor where
+    /// the directory is now.
+    #[test]
+    fn directories_that_were_moved() {
+        let swap: fn(&Path, &str) = |it, by| match by {
+            "link" => {
+                std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
+                symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
+            }
+            // The link leads back to the same directory: still nothing that a command made is followed.
+            "link back" => {
+                std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
+                symlink("moved", it.join("w/out")).unwrap();
+            }
+            "another" => {
+                std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
+                std::fs::create_dir(it.join("w/out")).unwrap();
+            }
+            "none" => std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap(),
+            "removed" => std::fs::remove_dir_all(it.join("w/out")).unwrap(),
+            "renamed over" => {
+                std::fs::remove_dir(it.join("w/out/deep")).unwrap();
+                std::fs::create_dir(it.join("w/other")).unwrap();
+                std::fs::rename(it.join("w/other"), it.join("w/out")).unwrap();
+            }
+            "back again" => {
+                std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
+                std::fs::create_dir(it.join("w/out")).unwrap();
+                std::fs::remove_dir(it.join("w/out")).unwrap();
+                std::fs::rename(it.join("w/moved"), it.join("w/out")).unwrap();
+            }
+            other => panic!("{other}"),
+        };
+        for (path, by, want) in [
+            ("w/out/x", "link", Some("was moved to")),
+            ("w/out/x", "link back", Some("was moved to")),
+            ("w/out/x", "another", Some("another directory is in its place")),
+            ("w/out/x", "none", Some("w/moved")),
+            ("w/out/x", "removed", Some("was removed")),
+            ("w/out/x", "renamed over", Some("was removed")),
+            ("w/out/x", "back again", None),
+            // The same happens to a directory above it.
+            ("w/out/deep/x", "link", Some("was moved to")),
+            ("w/out/deep/x", "another", Some("w/moved/deep")),
+            ("w/out/deep/x", "none", Some("w/moved/deep")),
+            ("w/out/deep/x", "removed", Some("was removed")),
+            ("w/out/deep/x", "back again", None),
+            // The user's own link to it.
+            ("own", "another", Some("was moved to")),
+            ("own", "back again", None),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let root = home.path().canonicalize().unwrap();
+            for directory in ["w/out/deep", "elsewhere/deep"] {
+                std::fs::create_dir_all(root.join(directory)).unwrap();
+            }
+            symlink(root.join("w/out/x"), root.join("own")).unwrap();
+            let file = AnswerFile::open(&root.join(path), &[root.join("w")]).unwrap();
+            swap(&root, by);
+            let written = file.write(b"answer").map_err(|error| format!("{error:#}"));
+            match (&written, want) {
+                (Ok(()), None) => {
+                    assert_eq!(std::fs::read_to_string(root.join(path)).unwrap(), "answer");
+                }
+                (Err(error), Some(want)) => {
+                    assert!(error.contains(want), "{path}, {by}: {error}");
+                    assert!(error.contains("the answer was not written to"), "{error}");
+                    let mut find = std::process::Command::new("find");
+                    let files = find.arg(&root).args(["-type", "f"]).output().unwrap().stdout;
+                    assert_eq!(String::from_utf8_lossy(&files), "", "{path}, {by}");
+                }
+                other => panic!("{path}, {by}: {other:?}"),
+            }
+        }
     }
 
     /// Not a file at all, like a shell's `>(…)`.

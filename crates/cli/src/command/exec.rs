@@ -371,8 +371,8 @@ impl Run {
     /// Delivers the answer of a completed turn.
     fn deliver(&self, output: Option<AnswerFile>) -> Result<(), Failure> {
         let answer = self.last.get();
-        // The file first: the reader of the rest may be gone.
-        if let Some(file) = output {
+        // The file first: the reader of the rest may be gone. If it fails, the rest is all that is left.
+        let written = output.map_or(Ok(()), |file| {
             if answer.is_none() {
                 say("heddle: warning: the turn had no message, so the output file is empty\n");
             }
@@ -385,7 +385,7 @@ impl Run {
         {
             print_line(answer).map_err(Failure::failed)?;
         }
-        Ok(())
+        written
     }
 }
 

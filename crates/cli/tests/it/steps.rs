@@ -231,6 +231,31 @@ fn an_answer_is_not_written_through_links() {
     }
 }
 
+/// A directory on the way to the file that a command moves: nothing is written, and the answer is not lost.
+#[test]
+fn an_answer_is_not_written_where_a_directory_was_moved() {
+    for swap in ["mv sub old && mkdir sub", "mv sub old", "rm -r sub", "mv sub old; ln -s old sub"]
+    {
+        let answers = json!([
+            script::response([command(swap)]),
+            script::response([script::message("forty-two")])
+        ]);
+        let server = ModelServer::start(answers).unwrap();
+        let lab = lab_for(&server);
+        lab.workspace.write("sub/keep", "").unwrap();
+        let mut run = lab.command(BINARY);
+        run.args(["exec", "-s", "workspace-write", "-o", "sub/x", "go"]);
+        let ended = Run::start(run).end();
+        assert_eq!(ended.code, Some(1), "{swap}: {ended:#?}");
+        assert_eq!(ended.stdout, "forty-two\n", "{swap}: {ended:#?}");
+        let says = ["the answer was not written to sub/x", "when the turn began was"];
+        assert!(says.iter().all(|says| ended.stderr.contains(says)), "{swap}: {ended:#?}");
+        for place in ["sub/x", "old/x"] {
+            assert!(!lab.workspace.path().join(place).exists(), "{swap}: {place}");
+        }
+    }
+}
+
 #[test]
 fn instructions_that_lead_out_of_the_repository() {
     for (target, sent) in [("/proc/self/environ", false), ("OUTSIDE/x", false), ("docs/x", true)] {
