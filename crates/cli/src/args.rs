@@ -60,8 +60,8 @@ pub(crate) enum Command {
 }
 
 const EXEC_HELP: &str = "\
-Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached, \
-5 no sandbox can be built here, 129 hung up, 130 interrupted, 143 terminated.
+Exit codes: 0 answered, 1 the turn failed (also if the provider's key is not set), 2 usage or configuration, \
+4 a limit was reached, 5 no sandbox can be built here, 129 hung up, 130 interrupted, 143 terminated.
 
 Examples:
   heddle exec \"explain what this project does\"

@@ -76,6 +76,21 @@ pub(crate) fn log(lab: &Lab, id: &str) -> PathBuf {
         .unwrap()
 }
 
+/// A turn that could not begin for want of a key is kept, as in the reference: its thread has been announced, and goes
+/// on once the key is there.
+#[test]
+fn a_turn_without_a_key_can_go_on() {
+    let (server, lab) = start(json!([say("hello")]));
+    let key = "model_providers.mock.env_key=\"LAB_KEY\"";
+    let ended = Run::start(exec(&lab, &["-c", key, "first"])).end();
+    assert_eq!((ended.code, server.requests().len()), (Some(1), 0), "{ended:#?}");
+    let mut again = exec(&lab, &["-c", key, "resume", &id(&ended), "second"]);
+    again.env("LAB_KEY", "k");
+    let ended = Run::start(again).end();
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(sent(&server), ["first", "second"]);
+}
+
 #[test]
 fn ephemeral_threads_leave_nothing() {
     let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
