@@ -28,8 +28,8 @@ pub struct Facts {
 pub enum Input<'a> {
     /// A line from the client.
     Line(&'a [u8]),
-    /// A line that is too long to be read.
-    Overlong,
+    /// The beginning of a line that is too long to be read.
+    Overlong(&'a [u8]),
     /// A thread was opened, or could not be.
     Opened {
         /// The request that asked for it.

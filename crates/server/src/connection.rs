@@ -20,7 +20,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::action::{Action, Facts, Input, Loading, OpenedThread, Reading};
-use crate::message::{Incoming, RequestId, RpcError, answer, refusal};
+use crate::lines::LINE_BYTES_MAX;
+use crate::message::{Envelope, Incoming, RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
 use crate::past::PREVIEW_BYTES_MAX;
 use crate::request::{Initialize, Request, Resume, Settings, TurnStart, UserInput};
@@ -98,7 +99,7 @@ impl Connection {
         self.now_ms = now_ms;
         match input {
             Input::Line(line) => self.line(line),
-            Input::Overlong => self.note("skipped a line that is too long".to_owned()),
+            Input::Overlong(head) => self.overlong(head),
             Input::Opened { request, loading, result } => self.opened(&request, loading, result),
             Input::Read { request, thread, reading, result } => {
                 self.read(&request, thread, reading, result);
@@ -139,7 +140,24 @@ impl Connection {
             Ok(Incoming::Response { .. }) => {
                 self.note("received a response without a matching request".to_owned());
             }
-            Err(error) => self.note(format!("skipped a line: {error}")),
+            // The reference is silent, too: clients do not expect responses without an id.
+            Err(error) => self.note(format!("skipped a line: {error}{}", begins(line))),
+        }
+    }
+
+    /// Refuses a request that is too long to be read, under its own id if that is near its beginning.
+    fn overlong(&mut self, head: &[u8]) {
+        let problem = format!("the line has more than {LINE_BYTES_MAX} bytes, so it was not read");
+        self.note(format!("skipped a line: {problem}{}", begins(head)));
+        let id = match Envelope::of_head(head) {
+            // Nobody waits for a response to a response.
+            Envelope::Response => return,
+            Envelope::Request(id) => Some(id),
+            Envelope::Unknown => None,
+        };
+        if !self.ended {
+            let error = RpcError::invalid(format!("{problem}; send less at once"));
+            self.actions.push_back(Action::Send(refusal(id.as_ref(), &error)));
         }
     }
 
@@ -490,7 +508,7 @@ impl Connection {
         }
         self.actions.push_back(Action::Send(match result {
             Ok(result) => answer(id, &result),
-            Err(error) => refusal(id, &error),
+            Err(error) => refusal(Some(id), &error),
         }));
     }
 
@@ -506,6 +524,18 @@ impl Connection {
         self.actions.push_back(Action::Note(text));
     }
 }
+
+/// Quotes the beginning of a line, for the log.
+fn begins(line: &[u8]) -> String {
+    if line.is_empty() {
+        return String::new();
+    }
+    let head = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_SHOWN)]);
+    format!("; it begins with `{head}`")
+}
+
+/// How much of a line that cannot be read is shown.
+const LINE_BYTES_SHOWN: usize = 80;
 
 /// A thread and its settings, as in results.
 #[derive(Serialize)]

@@ -1,15 +1,18 @@
 //! Splits the bytes of a client into lines of limited length.
 
-/// Longest line in bytes: the same as the reference's.
+/// Longest line in bytes. The reference has this limit for messages on sockets, and none for pipes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// A line, or a marker for an overlong one.
+/// How much of a line that is too long is kept: enough to find out which request it is.
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// A line, or the beginning of an overlong one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// A line, without its line break.
     Line(Vec<u8>),
-    /// A line that was too long; its content is dropped.
-    Overlong,
+    /// A line that was too long: its first [`HEAD_BYTES`]; the rest is dropped.
+    Overlong(Vec<u8>),
 }
 
 /// Splits bytes into lines, however they are chunked. Holds at most one line.
@@ -52,21 +55,22 @@ impl Lines {
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        if self.skipping {
-            return;
-        }
-        if self.held.len() + bytes.len() > self.bytes_max {
+        if !self.skipping && self.held.len() + bytes.len() > self.bytes_max {
             self.skipping = true;
-            self.held = Vec::new();
-        } else {
-            self.held.extend_from_slice(bytes);
+            self.held.truncate(HEAD_BYTES);
+            self.held.shrink_to_fit();
         }
+        let room = match self.skipping {
+            true => HEAD_BYTES - self.held.len(),
+            false => bytes.len(),
+        };
+        self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     fn cut(&mut self) -> Cut {
         let line = std::mem::take(&mut self.held);
         match std::mem::take(&mut self.skipping) {
-            true => Cut::Overlong,
+            true => Cut::Overlong(line),
             false => Cut::Line(line),
         }
     }
@@ -76,7 +80,7 @@ impl Lines {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Cut, Lines};
+    use super::{Cut, HEAD_BYTES, Lines};
 
     fn whole(bytes: &[u8], limit: usize) -> Vec<Cut> {
         let mut lines = Lines::with_limit(limit);
@@ -86,21 +90,24 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(bytes: &str, limit: usize, want: &[Option<&str>]) {
-        let want: Vec<_> = want
-            .iter()
-            .map(|line| line.map_or(Cut::Overlong, |line| Cut::Line(line.as_bytes().to_vec())))
-            .collect();
+    fn check(bytes: &str, limit: usize, want: &[Result<&str, &str>]) {
+        let cut = |line: &Result<&str, &str>| match line {
+            Ok(line) => Cut::Line(line.as_bytes().to_vec()),
+            Err(head) => Cut::Overlong(head.as_bytes().to_vec()),
+        };
+        let want: Vec<_> = want.iter().map(cut).collect();
         assert_eq!(whole(bytes.as_bytes(), limit), want, "{bytes:?}");
     }
 
     #[test]
     fn cuts() {
         check("", 3, &[]);
-        check("a\nb", 3, &[Some("a"), Some("b")]);
-        check("\n\r\n", 3, &[Some(""), Some("\r")]);
-        check("abc\nabcd\nabc\n", 3, &[Some("abc"), None, Some("abc")]);
-        check("abcd", 3, &[None]);
+        check("a\nb", 3, &[Ok("a"), Ok("b")]);
+        check("\n\r\n", 3, &[Ok(""), Ok("\r")]);
+        check("abc\nabcd\nabc\n", 3, &[Ok("abc"), Err("abcd"), Ok("abc")]);
+        check("abcd", 3, &[Err("abcd")]);
+        let (long, head) = ("a".repeat(2 * HEAD_BYTES), "a".repeat(HEAD_BYTES));
+        check(&long, HEAD_BYTES + 9, &[Err(&head)]);
     }
 
     proptest! {
@@ -112,7 +119,7 @@ mod tests {
             while !rest.is_empty() {
                 let size = (*sizes.next().unwrap()).min(rest.len());
                 cuts.extend(lines.push(&rest[..size]));
-                prop_assert!(lines.held.len() <= 5);
+                prop_assert!(lines.held.len() <= 5 || lines.skipping);
                 rest = &rest[size..];
             }
             cuts.extend(lines.finish());

@@ -1,9 +1,11 @@
 //! One message: parses lines, and formats responses.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use protocol::json;
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as _, Serialize};
 use serde_json::value::RawValue;
 
 /// The request is invalid, or not possible now.
@@ -91,6 +93,64 @@ impl Incoming {
     }
 }
 
+/// What can be told from the beginning of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Envelope {
+    /// A request with this id.
+    Request(RequestId),
+    /// A response, which needs none.
+    Response,
+    /// Its id is further on, or it is no message.
+    Unknown,
+}
+
+impl Envelope {
+    /// Reads the fields of a message that are complete in its first bytes.
+    pub fn of_head(head: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(head);
+        let mut found = HeadFields::default();
+        // It ends early by design; what was found until then counts.
+        let _ = serde_json::Deserializer::from_str(&text).deserialize_map(&mut found);
+        match found {
+            HeadFields { is_response: true, .. } => Self::Response,
+            HeadFields { id: Some(id), .. } => Self::Request(id),
+            HeadFields { id: None, .. } => Self::Unknown,
+        }
+    }
+}
+
+/// Fields of a message that may break off.
+#[derive(Default)]
+struct HeadFields {
+    id: Option<RequestId>,
+    is_response: bool,
+}
+
+impl<'de> Visitor<'de> for &mut HeadFields {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut id = None;
+        loop {
+            let key = map.next_key::<String>()?;
+            // A number is complete only if something follows it.
+            self.id = id.take().or(self.id.take());
+            match key.as_deref() {
+                None => return Ok(()),
+                Some("id") => id = Some(map.next_value()?),
+                Some(key) => {
+                    self.is_response |= matches!(key, "result" | "error");
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+    }
+}
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
@@ -131,12 +191,12 @@ pub fn answer(id: &RequestId, result: &impl Serialize) -> String {
     to_line(&Line { id, result })
 }
 
-/// Formats the error response to a request.
-pub fn refusal(id: &RequestId, error: &RpcError) -> String {
+/// Formats the error response to a request; `None` if its id is unknown.
+pub fn refusal(id: Option<&RequestId>, error: &RpcError) -> String {
     #[derive(Serialize)]
     struct Line<'a> {
         error: &'a RpcError,
-        id: &'a RequestId,
+        id: Option<&'a RequestId>,
     }
     to_line(&Line { error, id })
 }
@@ -149,7 +209,7 @@ const METHOD_CHARS_SHOWN: usize = 100;
 
 #[cfg(test)]
 mod tests {
-    use super::{Incoming, RequestId, RpcError, Unreadable, answer, refusal};
+    use super::{Envelope, Incoming, RequestId, RpcError, Unreadable, answer, refusal};
 
     #[track_caller]
     fn check(line: &str, want: &str) {
@@ -192,12 +252,41 @@ mod tests {
     }
 
     #[test]
+    fn heads_of_long_lines() {
+        for (head, want) in [
+            (r#"{"id":7,"method":"a","params":{"x":"aaa"#, Envelope::Request(RequestId::Number(7))),
+            (
+                r#"{"method":"a","id":"q","params":[[[["#,
+                Envelope::Request(RequestId::Text("q".into())),
+            ),
+            (
+                r#"{"method":"a","params":{"id":1},"id":7,"x":"#,
+                Envelope::Request(RequestId::Number(7)),
+            ),
+            // A number could go on.
+            (r#"{"method":"a","id":12"#, Envelope::Unknown),
+            (r#"{"method":"a","id":1.5,"params":"#, Envelope::Unknown),
+            (r#"{"method":"a","params":"aaa"#, Envelope::Unknown),
+            (r#"{"id":7,"result":{"x":"aaa"#, Envelope::Response),
+            (r#"{"error":{"message":"aaa"#, Envelope::Response),
+            ("[[[[[", Envelope::Unknown),
+            ("aaaa", Envelope::Unknown),
+            ("", Envelope::Unknown),
+        ] {
+            assert_eq!(Envelope::of_head(head.as_bytes()), want, "{head}");
+        }
+        // A character that was cut in two.
+        let torn = b"{\"id\":7,\"params\":\"\xc3";
+        assert_eq!(Envelope::of_head(torn), Envelope::Request(RequestId::Number(7)));
+    }
+
+    #[test]
     fn answers() {
         let id = RequestId::Text("q".into());
         assert_eq!(answer(&id, &()), r#"{"id":"q","result":null}"#);
         let error = RpcError::unknown_method("no/such");
         assert_eq!(
-            refusal(&RequestId::Number(3), &error),
+            refusal(Some(&RequestId::Number(3)), &error),
             r#"{"error":{"code":-32601,"message":"unknown method `no/such`"},"id":3}"#
         );
         assert!(RpcError::unknown_method(&"é".repeat(5000)).message.len() < 300);

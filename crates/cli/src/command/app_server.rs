@@ -108,7 +108,7 @@ async fn serve(
         };
         let input = match &cut {
             Some(Cut::Line(line)) => Input::Line(line),
-            Some(Cut::Overlong) => Input::Overlong,
+            Some(Cut::Overlong(head)) => Input::Overlong(head),
             None => Input::End,
         };
         // A client that cannot be reached ends the connection; the loop sees that as its end.

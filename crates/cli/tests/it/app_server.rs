@@ -284,7 +284,12 @@ fn garbage_does_not_end_the_connection() {
     let deep =
         format!(r#"{{"id":77,"method":"thread/start","params":{deep}{}}}"#, "]".repeat(200_000));
     client.write(&deep);
-    assert_eq!(client.next()["error"]["code"], -32600);
+    client.write(&format!(r#"{{"id":76,"method":"thread/start","params":{{"x":{long}}}}}"#));
+    // The line that is too long has no id; the others above are passed over.
+    for id in [Value::Null, json!(77), json!(76)] {
+        let refused = client.next();
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&id, &json!(-32600)), "{refused}");
+    }
     for (method, params, want) in [
         ("no/such", json!({}), -32601),
         ("thread/list", json!({}), -32601),

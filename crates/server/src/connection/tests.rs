@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::lines::Cut;
 use crate::message::METHOD_NOT_FOUND;
 use crate::wire::Sandbox;
 
@@ -195,9 +196,51 @@ fn messages_that_are_not_requests_are_ignored() {
     for line in ["", "[]", "{", r#"{"id":null,"method":"a"}"#, r#"{"id":1,"result":1}"#] {
         play.give(Input::Line(line.as_bytes()));
     }
-    play.give(Input::Overlong);
     play.give(Input::Line(br#"{"method":"unknown"}"#));
-    play.check(&["note"; 7]);
+    play.check(&["note"; 6]);
+}
+
+/// What was wrong, and with which line.
+#[test]
+fn notes_name_the_line() {
+    let mut play = Play::initialized();
+    let mut check = |line: &[u8], want: &str| {
+        play.connection.handle(0, Input::Line(line));
+        let Some(Action::Note(note)) = play.connection.poll() else { panic!("{line:?}") };
+        assert!(note.starts_with("skipped a line: ") && note.ends_with(want), "{note}");
+        assert!(play.connection.poll().is_none());
+    };
+    check(b"{this is not json", "; it begins with `{this is not json`");
+    check(br#"{"id":1.5,"method":"a"}"#, "string; it begins with `{\"id\":1.5,\"method\":\"a\"}`");
+    check(b"\xff\xfe", "; it begins with `\u{fffd}\u{fffd}`");
+    check(b"", "line 1 column 0");
+    check(&[b'['; 5000], &format!("; it begins with `{}`", "[".repeat(80)));
+}
+
+/// Lines over the limit are refused: whoever sent a request waits for a response.
+#[test]
+fn overlong_lines() {
+    let mut play = Play::initialized();
+    let mut check = |head: &str, want: Option<Value>| {
+        play.connection.handle(0, Input::Overlong(head.as_bytes()));
+        let mut actions = Vec::new();
+        while let Some(action) = play.connection.poll() {
+            actions.push(action);
+        }
+        assert!(matches!(&actions[0], Action::Note(note) if note.contains(head)), "{actions:?}");
+        let sent = actions.get(1).map(|action| match action {
+            Action::Send(line) => serde_json::from_str::<Value>(line).unwrap(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(sent.as_ref().map(|sent| sent["id"].clone()), want, "{head}");
+        if let Some(sent) = sent {
+            assert_eq!(sent["error"]["code"], -32600, "{sent}");
+        }
+    };
+    check(r#"{"id":"q","method":"turn/start","params":{"input":"aaa"#, Some(json!("q")));
+    check(r#"{"method":"turn/start","params":{"input":"aaa"#, Some(Value::Null));
+    check("aaaaaaa", Some(Value::Null));
+    check(r#"{"id":3,"result":"aaa"#, None);
 }
 
 #[test]
@@ -356,7 +399,64 @@ fn the_number_of_threads_is_limited() {
     assert!(play.seen[0].starts_with("-32600 256 threads"), "{:?}", play.seen);
 }
 
+/// A message, or what somebody might take for one.
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let value = || {
+        prop::sample::select(vec![
+            "1",
+            "-0",
+            "1.5",
+            "1e400",
+            "null",
+            "true",
+            "\"x\"",
+            "[]",
+            "{}",
+            "[{}]",
+            "\"thread/start\"",
+            "\"initialize\"",
+            "\"model/list\"",
+            "\"\\ud800\"",
+            "99999999999999999999",
+            "",
+        ])
+    };
+    let key = prop::sample::select(vec!["id", "method", "params", "result", "error", "jsonrpc"]);
+    let object = prop::collection::vec((key, value()), 0..5).prop_map(|fields| {
+        let fields = fields.iter().map(|(key, value)| format!("\"{key}\":{value}"));
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(",")).into_bytes()
+    });
+    let bytes = prop::collection::vec(any::<u8>(), 0..200);
+    prop_oneof![bytes, object, value().prop_map(|value| value.as_bytes().to_vec())]
+}
+
 proptest! {
+    /// Any bytes bring a response, work or a note, and never the end.
+    #[test]
+    fn no_line_is_passed_over_in_silence(
+        texts in prop::collection::vec(line(), 1..8), initialized: bool, limit in 20usize..400,
+    ) {
+        let mut play = if initialized { Play::initialized() } else { Play::new() };
+        let mut lines = crate::lines::Lines::with_limit(limit);
+        let mut cuts = lines.push(&texts.join(&b'\n'));
+        cuts.extend(lines.finish());
+        for cut in &cuts {
+            let accepted = match cut {
+                Cut::Line(line) => {
+                    play.give(Input::Line(line));
+                    matches!(Incoming::parse(line), Ok(Incoming::Notification { method }) if method == "initialized")
+                }
+                Cut::Overlong(head) => {
+                    play.give(Input::Overlong(head));
+                    false
+                }
+            };
+            prop_assert!(accepted || !play.seen.is_empty(), "{cut:?}");
+            prop_assert!(!play.seen.iter().any(|seen| seen == "EXIT"), "{cut:?}");
+            play.seen.clear();
+        }
+    }
+
     /// In any order of inputs, every request has one response, a turn ends once, and the exit comes when
     /// everything is closed.
     #[test]
