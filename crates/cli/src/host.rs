@@ -29,7 +29,7 @@ pub(crate) fn look(directory: Option<&Path>) -> Result<HostEnv, Failure> {
 /// Prints notices that cannot wait until a thread is open. All others are shown with its first events.
 pub(crate) fn print_notice(notice: &Notice) {
     match notice {
-        Notice::ProviderNotChosen { .. } | Notice::InstructionsOutside(_) => {
+        Notice::ProviderNotChosen { .. } | Notice::Instructions(_) => {
             note(&format!("warning: {notice}"));
         }
         Notice::UsingLocalModel { .. } | Notice::DaemonStarting { .. } => note(&notice.to_string()),

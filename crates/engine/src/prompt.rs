@@ -149,10 +149,18 @@ impl Environment {
     }
 }
 
+/// The AGENTS.md files, as the model reads them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentsMd {
+    pub text: String,
+    /// How many of how many bytes are in it, if it was cut.
+    pub cut: Option<(usize, usize)>,
+}
+
 /// Frames the AGENTS.md files that apply to `cwd`, outermost first; none if there are none.
 ///
 /// Text beyond `bytes_max` is omitted, with a line that says so.
-pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Option<String> {
+pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Option<AgentsMd> {
     if files.iter().all(|(_, text)| text.trim().is_empty()) {
         return None;
     }
@@ -163,13 +171,15 @@ pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Opt
         }
         let _ = write!(body, "--- {path} ---\n\n{}", text.trim_end());
     }
-    if body.len() > bytes_max {
-        let (total, cut) = (body.len(), body.floor_char_boundary(bytes_max));
-        body.truncate(cut);
-        let _ = write!(body, "\n[cut at {cut} of {total} bytes: project_doc_max_bytes]");
+    let total = body.len();
+    let cut = (total > bytes_max).then(|| (body.floor_char_boundary(bytes_max), total));
+    if let Some((kept, total)) = cut {
+        body.truncate(kept);
+        let _ = write!(body, "\n[cut at {kept} of {total} bytes: project_doc_max_bytes]");
     }
     let opening = words::AGENTS_MD;
-    Some(format!("{opening} for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
+    let text = format!("{opening} for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>");
+    Some(AgentsMd { text, cut })
 }
 
 fn escape(text: &str) -> String {
@@ -198,8 +208,10 @@ mod tests {
         assert_eq!(agents_md("/w", &[file("a", " \n")], 99), None);
         let both = agents_md("/w", &[file("a", "one\n"), file("b", "two\n")], 99);
         let both = both.expect("two files");
-        assert!(both.contains("--- a ---\n\none\n\n--- b ---\n\ntwo\n</INSTRUCTIONS>"), "{both}");
+        let want = "--- a ---\n\none\n\n--- b ---\n\ntwo\n</INSTRUCTIONS>";
+        assert!(both.text.contains(want) && both.cut.is_none(), "{both:?}");
         let cut = agents_md("/w", &[file("a", &"é".repeat(100))], 20).expect("a file");
-        assert!(cut.contains("of 211 bytes"), "{cut}");
+        assert!(cut.text.contains("cut at 19 of 211 bytes"), "{cut:?}");
+        assert_eq!(cut.cut, Some((19, 211)));
     }
 }

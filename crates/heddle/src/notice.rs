@@ -1,7 +1,6 @@
 //! Notices: what a front end should show the user while a thread is opened.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::event::Event;
@@ -40,8 +39,8 @@ pub enum Notice {
     DaemonLoading(f32),
     /// The daemon has started or failed to.
     DaemonStarted,
-    /// An instructions file is a symbolic link that leads out of the repository, so it was not read.
-    InstructionsOutside(PathBuf),
+    /// An instructions file (AGENTS.md) was not read, or not as it is.
+    Instructions(String),
 }
 
 impl Notice {
@@ -58,7 +57,9 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setting(text) | Self::Thread(text) => f.write_str(text),
+            Self::Setting(text) | Self::Thread(text) | Self::Instructions(text) => {
+                f.write_str(text)
+            }
             Self::HistoryRepaired(repairs) => {
                 let texts: Vec<_> = repairs.iter().map(ToString::to_string).collect();
                 f.write_str(&texts.join("\n"))
@@ -84,11 +85,6 @@ impl fmt::Display for Notice {
             Self::DaemonStarting { model } => write!(f, "starting the local daemon with {model}"),
             Self::DaemonLoading(part) => write!(f, "loading the model: {:.0} %", part * 100.0),
             Self::DaemonStarted => f.write_str("the local daemon has started"),
-            Self::InstructionsOutside(path) => write!(
-                f,
-                "{} is a link out of the repository, so it is not read; put a copy there",
-                path.display()
-            ),
         }
     }
 }

@@ -34,10 +34,10 @@ fn is_stand_in(path: &Path) -> bool {
 ///
 /// An unreadable file is skipped; a project must not be unusable because of it. So is a file of the project
 /// that is a link out of it: a repository from elsewhere could have any file of the user sent to the endpoint
-/// that way. The names of those links are returned, too.
+/// that way. What was wrong with which file is returned, too.
 pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
     let top = repository(directory).unwrap_or(directory);
-    let mut leads_out = Vec::new();
+    let mut problems = Vec::new();
     let mut directories: Vec<_> =
         directory.ancestors().take_while(|parent| parent.starts_with(top)).collect();
     directories.push(home);
@@ -47,16 +47,18 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
         .filter_map(|directory| {
             let names = RULES.into_iter().chain(fallbacks.iter().map(String::as_str));
             names.map(|name| directory.join(name)).find_map(|path| {
-                let text = read(&path)?;
-                if directory != home && !is_within(&path, top) {
-                    leads_out.push(path);
-                    return None;
-                }
-                Some((path.display().to_string(), text))
+                let within = (directory != home).then_some(top);
+                let (text, problem) = match read(&path, within) {
+                    Ok((text, problem)) => (Some(text), problem),
+                    Err(problem) => (None, problem),
+                };
+                let text = text.map(|text| (path.display().to_string(), text));
+                problems.extend(problem.map(|problem| (path, problem)));
+                text
             })
         })
         .collect();
-    Rules { files, leads_out }
+    Rules { files, problems }
 }
 
 /// Rules for agents.
@@ -64,8 +66,21 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
 pub struct Rules {
     /// The files and their content, the most general first.
     pub files: Vec<(String, String)>,
-    /// Files of the project that are links out of it, which are not read.
-    pub leads_out: Vec<PathBuf>,
+    /// Files that were not read, or not as they are.
+    pub problems: Vec<(PathBuf, RulesProblem)>,
+}
+
+/// What is wrong with a file of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RulesProblem {
+    /// It is a link out of the project, so it is not read.
+    LeadsOut,
+    /// It is a link to nothing.
+    LeadsNowhere,
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+    /// It was read, but bytes that are not UTF-8 were replaced.
+    NotText,
 }
 
 /// Returns whether a file is in a directory, with links resolved.
@@ -74,9 +89,25 @@ fn is_within(path: &Path, top: &Path) -> bool {
     real(path).zip(real(top)).is_some_and(|(path, top)| path.starts_with(top))
 }
 
-fn read(path: &Path) -> Option<String> {
-    let bytes = files::read(path, RULES_BYTES_MAX).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// Reads a file of rules, which must be in `within`. A file that does not exist is no problem.
+fn read(
+    path: &Path,
+    within: Option<&Path>,
+) -> Result<(String, Option<RulesProblem>), Option<RulesProblem>> {
+    let bytes = files::read(path, RULES_BYTES_MAX).map_err(|error| match error.is_missing() {
+        true => path.is_symlink().then_some(RulesProblem::LeadsNowhere),
+        false => Some(RulesProblem::Unreadable(error.to_string())),
+    })?;
+    if within.is_some_and(|top| !is_within(path, top)) {
+        return Err(Some(RulesProblem::LeadsOut));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            (text, Some(RulesProblem::NotText))
+        }
+    })
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +150,81 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{GitHead, git_head};
+    use super::{GitHead, git_head, rules};
+
+    /// Every kind of AGENTS.md that is not read as it is, and what is said about it.
+    #[test]
+    fn rules_that_are_not_read() {
+        type Make = fn(&Path, &Path);
+        let cases: [(Make, Option<&str>, Option<&str>); 10] = [
+            (|_, _| {}, None, None),
+            (|at, _| fs::write(at, "text").expect("a file"), Some("text"), None),
+            (|at, _| fs::write(at, "").expect("a file"), Some(""), None),
+            (
+                |at, _| fs::write(at, b"a\xffb").expect("a file"),
+                Some("a\u{fffd}b"),
+                Some("NotText"),
+            ),
+            (|at, _| fs::create_dir(at).expect("a directory"), None, Some("a directory and not")),
+            (
+                |at, _| {
+                    let made = std::process::Command::new("mkfifo").arg(at).status();
+                    assert!(made.expect("mkfifo").success());
+                },
+                None,
+                Some("a pipe and not"),
+            ),
+            (
+                |at, _| fs::write(at, vec![b'x'; (1 << 20) + 1]).expect("a file"),
+                None,
+                Some("larger than 1048576 bytes"),
+            ),
+            (
+                |at, outside| std::os::unix::fs::symlink(outside, at).expect("a link"),
+                None,
+                Some("LeadsOut"),
+            ),
+            (
+                |at, _| std::os::unix::fs::symlink("nothing", at).expect("a link"),
+                None,
+                Some("LeadsNowhere"),
+            ),
+            (
+                |at, _| std::os::unix::fs::symlink("/proc/self/environ", at).expect("a link"),
+                None,
+                Some("a file of the kernel"),
+            ),
+        ];
+        for (make, text, problem) in cases {
+            let folder = tempfile::tempdir().expect("a directory");
+            let (home, top) = (folder.path().join("home"), folder.path().join("top"));
+            fs::create_dir_all(top.join(".git/x")).expect("a directory");
+            fs::create_dir(&home).expect("a directory");
+            let outside = folder.path().join("outside");
+            fs::write(&outside, "outside").expect("a file");
+            let path = top.join("AGENTS.md");
+            make(&path, &outside);
+            let found = rules(&home, &top, &[]);
+            let texts: Vec<_> = found.files.iter().map(|(_, text)| text.as_str()).collect();
+            assert_eq!(texts, text.into_iter().collect::<Vec<_>>(), "{problem:?}");
+            let problems: Vec<_> = found.problems.iter().collect();
+            match (problems.as_slice(), problem) {
+                ([], None) => {}
+                ([(at, got)], Some(want)) => {
+                    assert!(*at == path && format!("{got:?}").contains(want), "{got:?}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // The user's own file may be anywhere.
+        let folder = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(folder.path().join("home")).expect("a directory");
+        fs::write(folder.path().join("mine"), "mine").expect("a file");
+        let link = folder.path().join("home/AGENTS.md");
+        std::os::unix::fs::symlink(folder.path().join("mine"), link).expect("a link");
+        let found = rules(&folder.path().join("home"), folder.path(), &[]);
+        assert_eq!((found.files[0].1.as_str(), found.problems.len()), ("mine", 0));
+    }
 
     #[track_caller]
     fn check(files: &[(&str, &str)], directory: &str, commit: Option<&str>, branch: Option<&str>) {

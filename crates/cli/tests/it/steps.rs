@@ -231,6 +231,45 @@ fn an_answer_is_not_written_through_links() {
     }
 }
 
+/// Instructions that the model does not read as they are: said once, on stderr, and not in JSON lines.
+#[test]
+fn instructions_that_are_not_read() {
+    type Make = fn(&std::path::Path);
+    let cases: [(Make, &str, &str); 4] = [
+        (|at| std::fs::create_dir(at).unwrap(), "", "AGENTS.md is not read: it is a directory"),
+        (|at| std::fs::write(at, b"a\xff").unwrap(), "", "AGENTS.md is not UTF-8 text"),
+        (
+            |at| std::fs::write(at, "x".repeat(200)).unwrap(),
+            "project_doc_max_bytes=100",
+            "the model reads only the first 100 of ",
+        ),
+        (|at| std::fs::write(at, "x").unwrap(), "", ""),
+    ];
+    for (make, setting, says) in cases {
+        for json in [true, false] {
+            let answers = json!([script::response([script::message("ok")])]);
+            let server = ModelServer::start(answers).unwrap();
+            let lab = lab_for(&server);
+            make(&lab.workspace.path().join("AGENTS.md"));
+            let more = (!setting.is_empty()).then_some(["-c", setting]);
+            let mut run = lab.command(BINARY);
+            run.arg("exec").args(json.then_some("--json")).args(more.into_iter().flatten());
+            run.arg("go");
+            let ended = Run::start(run).end();
+            assert_eq!(ended.code, Some(0), "{ended:#?}");
+            assert_eq!(
+                ended.stderr.matches("AGENTS.md").count(),
+                usize::from(!says.is_empty()),
+                "{ended:#?}"
+            );
+            assert!(
+                ended.stderr.contains(says) && !ended.stdout.contains("AGENTS.md"),
+                "{ended:#?}"
+            );
+        }
+    }
+}
+
 /// A directory on the way to the file that a command moves: nothing is written, and the answer is not lost.
 #[test]
 fn an_answer_is_not_written_where_a_directory_was_moved() {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use config::{Config, TurnLimits, WebSearch};
 use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
-use engine::prompt::{self, Environment, agents_md};
+use engine::prompt::{self, AgentsMd, Environment, agents_md};
 use engine::retry::RetryLimits;
 use engine::{AnswerCheck, Limits};
 use history::{ModelId, Profile, Wire};
@@ -18,6 +18,7 @@ use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{self, KnownItem};
 use providers::{Client, Endpoint, Identity, WireApi};
+use runtime::project::RulesProblem;
 use runtime::{
     Clock, EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,
     ThreadOptions, Toolset,
@@ -500,12 +501,38 @@ fn setup(
         },
         network: profile.network,
     };
-    for path in &rules.leads_out {
-        observer.tell(Notice::InstructionsOutside(path.clone()));
+    for (path, problem) in &rules.problems {
+        observer.tell(Notice::Instructions(rules_problem(path, problem)));
     }
-    items.extend(agents_md(&cwd, &rules.files, bytes_max).map(user_message));
+    if let Some(AgentsMd { text, cut }) = agents_md(&cwd, &rules.files, bytes_max) {
+        if let Some((kept, total)) = cut {
+            observer.tell(Notice::Instructions(format!(
+                "the model reads only the first {kept} of {total} bytes of AGENTS.md files; raise \
+                 project_doc_max_bytes, or make them shorter"
+            )));
+        }
+        items.push(user_message(text));
+    }
     items.push(user_message(environment.render()));
     items
+}
+
+/// Says what is wrong with a file of rules, and what to do.
+fn rules_problem(path: &Path, problem: &RulesProblem) -> String {
+    let path = path.display();
+    match problem {
+        RulesProblem::LeadsOut => {
+            format!("{path} is a link out of the repository, so it is not read; put a copy there")
+        }
+        RulesProblem::LeadsNowhere => {
+            format!("{path} is a link to a file that does not exist; change it, or remove it")
+        }
+        RulesProblem::Unreadable(reason) => format!("{path} is not read: {reason}"),
+        RulesProblem::NotText => format!(
+            "{path} is not UTF-8 text: the model reads a replacement character where it is not; save \
+             it as UTF-8"
+        ),
+    }
 }
 
 fn instructions(host: &HostEnv, config: &Config) -> Result<String, Error> {
