@@ -157,7 +157,7 @@ const FILE_NAME: &str = "index.sqlite";
 /// The previous location.
 const OLD_FILE_NAME: &str = "heddle_index.sqlite";
 /// A database of another version is emptied and filled again.
-pub(super) const SCHEMA_VERSION: i64 = 3;
+pub(super) const SCHEMA_VERSION: i64 = 4;
 const PAGE_BYTES: u32 = 16 * 1024;
 /// How long one write attempt waits for another writer.
 const BUSY_WAIT: Duration = Duration::from_millis(500);

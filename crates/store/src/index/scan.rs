@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 
+use log::event::ThreadSettings;
 use log::history_item::{self, ASSISTANT, ItemError};
 use log::{EventKind, EventStep, ItemStep, Line, LogEvent, Replay, SessionMeta, Step, command};
 use memchr::memchr;
@@ -20,6 +21,7 @@ pub(super) struct Summary {
     /// When its last line was written.
     pub(super) updated: Option<i64>,
     pub(super) cwd: String,
+    /// The provider and the model of the last turn.
     pub(super) provider: String,
     pub(super) model: String,
     pub(super) source: String,
@@ -133,6 +135,19 @@ impl Summary {
 
     fn event(&mut self, event: EventStep<'_>) {
         match event.kind() {
+            // Written when another model or provider takes over; the head names only the first.
+            EventKind::ThreadSettingsApplied => {
+                if let Some(LogEvent::ThreadSettingsApplied(applied)) = event.read() {
+                    let ThreadSettings { model, model_provider_id } = applied.thread_settings;
+                    for (name, place) in
+                        [(model, &mut self.model), (model_provider_id, &mut self.provider)]
+                    {
+                        if let Some(name) = name.filter(|name| !name.is_empty()) {
+                            bounded(&name, WORD_BYTES_MAX).clone_into(place);
+                        }
+                    }
+                }
+            }
             EventKind::TokenCount => self.tokens = event.total_tokens().unwrap_or(self.tokens),
             EventKind::UserMessage if !self.preview_sure => {
                 if let Some(LogEvent::UserMessage(said)) = event.read() {

@@ -38,6 +38,31 @@ fn a_row_says_what_the_file_says() {
     assert_eq!((row.archived, &row.name, row.forked_from), (false, &None, None));
 }
 
+/// Another model takes over, of another provider: what is shown is what the last turn used.
+#[test]
+fn a_row_has_the_provider_and_the_model_of_the_last_turn() {
+    let home = Home::new();
+    let path = home.write(&script(1));
+    let applied = |model, provider| {
+        let settings = json!({ "model": model, "model_provider_id": provider });
+        json!({ "type": "thread_settings_applied", "thread_settings": settings })
+    };
+    for (ordinal, event, want) in [
+        (20, applied(json!("gpt-test"), json!("other")), ["gpt-test", "other"]),
+        (21, applied(json!("m2"), json!("third")), ["m2", "third"]),
+        // What cannot be read changes nothing.
+        (22, applied(json!(7), json!(null)), ["m2", "third"]),
+        (23, applied(json!(""), json!("")), ["m2", "third"]),
+    ] {
+        append(&path, 1_790_000_100, ordinal, "event_msg", &event);
+        let rows = home.list();
+        assert_eq!([&rows[0].model, &rows[0].provider], want, "{event}");
+    }
+    let mut of = all();
+    of.filter.provider = Some("third".into());
+    assert_eq!(home.index().list(&of).unwrap().threads.len(), 1);
+}
+
 #[test]
 fn changes_of_files_are_noticed() {
     let home = Home::new();
