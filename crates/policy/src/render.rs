@@ -20,7 +20,9 @@ fn quote(word: &str) -> String {
             '\t' => text += "\\t",
             c if c.is_ascii_control() => text += &format!("\\x{:02x}", u32::from(c)),
             // Keeps it visible, and from being taken for the end of a line.
-            c if visible::is_hidden(c) => text += &format!("\\U{:08x}", u32::from(c)),
+            c if visible::is_hidden(c) || visible::is_blank(c) => {
+                text += &format!("\\U{:08x}", u32::from(c));
+            }
             c => text.push(c),
         }
     }

@@ -4,8 +4,11 @@
 //! characters are read, or hide some of them. Such characters are shown as escapes (`\u{202e}`); all
 //! others stay as they are.
 //!
-//! * [`line`] is for one line (names, paths, arguments): line breaks and tabs are escaped, too;
+//! * [`line`] is for one line (names, titles): line breaks and tabs are escaped, too;
 //! * [`lines`] is for several (messages, outputs): line feeds and tabs stay;
+//! * [`exact_line`] and [`exact_lines`] are for what is run, written or approved (commands, paths,
+//!   arguments): there, blanks that are no plain space are escaped as well, and joiners and selectors
+//!   even in emoji, as two texts that look the same must not do different things;
 //! * [`Stream`] does what [`lines`] does to text that comes in pieces.
 //!
 //! ```
@@ -27,6 +30,23 @@ pub fn line(text: &str) -> Cow<'_, str> {
 /// line feed is left out.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, Breaks::Kept)
+}
+
+/// Does what [`line`] does for text that is run, written or approved.
+pub fn exact_line(text: &str) -> Cow<'_, str> {
+    escape_exactly(text, Breaks::Escaped)
+}
+
+/// Does what [`lines`] does for text that is run, written or approved.
+pub fn exact_lines(text: &str) -> Cow<'_, str> {
+    escape_exactly(text, Breaks::Kept)
+}
+
+/// Tells whether a character looks like a space, or like nothing, and is no plain space: it could push text
+/// out of sight, or stand in a name unseen.
+pub fn is_blank(c: char) -> bool {
+    // The empty braille pattern and a note without a head are symbols to Unicode.
+    !c.is_ascii() && (c.is_whitespace() || matches!(c, '\u{2800}' | '\u{1d159}'))
 }
 
 /// Tells whether a character is invisible or changes how its neighbors are displayed: controls,
@@ -119,6 +139,29 @@ fn escape(text: &str, breaks: Breaks) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+fn escape_exactly(text: &str, breaks: Breaks) -> Cow<'_, str> {
+    if plain_ascii(text, breaks) == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' | '\t' if breaks == Breaks::Kept => shown.push(c),
+            '\r' if breaks == Breaks::Kept && rest.peek() == Some(&'\n') => {}
+            c if is_blank(c) => push_escape(&mut shown, c),
+            // With nothing before it, nothing is joined or selected.
+            c => drop(push_char(&mut shown, c, Before::Other)),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn push_escape(shown: &mut String, c: char) {
+    // Writing to a string cannot fail.
+    let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
+}
+
 /// Counts the leading bytes that can be copied without looking at single characters.
 fn plain_ascii(text: &str, breaks: Breaks) -> usize {
     let plain = |byte: &u8| match byte {
@@ -139,10 +182,7 @@ fn push_char(shown: &mut String, c: char, before: Before) -> Before {
             return Before::Selected;
         }
         c if is_joiner(c) && before != Before::Other => shown.push(c),
-        c if is_hidden(c) => {
-            // Writing to a string cannot fail.
-            let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
-        }
+        c if is_hidden(c) => push_escape(shown, c),
         c => {
             shown.push(c);
             if !c.is_ascii() && !c.is_whitespace() {
@@ -214,7 +254,80 @@ mod tests {
         both("👩\u{fe01}\u{fe02}\u{fe03}", "👩\u{fe01}\\u{fe02}\\u{fe03}");
     }
 
+    /// What is run, written or approved shows every character that another text lacks.
+    #[test]
+    fn what_is_shown_exactly() {
+        #[track_caller]
+        fn check(text: &str, one_line: &str, several: &str) {
+            assert_eq!(exact_line(text), one_line);
+            assert_eq!(exact_lines(text), several);
+        }
+        let same = |text: &str| check(text, text, text);
+        let both = |text: &str, want: &str| check(text, want, want);
+        same("");
+        same("git commit -m 'déjà vu, 日本語 ✓'");
+        check("a\nb\tc\r\nd\re", "a\\nb\\tc\\r\\nd\\re", "a\nb\tc\nd\\re");
+        for c in [
+            // Blanks.
+            '\u{a0}',
+            '\u{1680}',
+            '\u{2000}',
+            '\u{200a}',
+            '\u{202f}',
+            '\u{205f}',
+            '\u{3000}',
+            '\u{2800}',
+            '\u{1d159}',
+            // Fillers, joiners, selectors, marks, tags, annotations.
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{17b4}',
+            '\u{17b5}',
+            '\u{180b}',
+            '\u{180e}',
+            '\u{180f}',
+            '\u{200b}',
+            '\u{200c}',
+            '\u{200d}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2064}',
+            '\u{206f}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{fe0f}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{e0001}',
+            '\u{e0041}',
+            '\u{e0100}',
+            '\u{e01ef}',
+        ] {
+            let shown = format!("\\u{{{:x}}}", u32::from(c));
+            for text in ["rm @x", "é@é", "❤@🔥", "@"] {
+                both(&text.replace('@', &c.to_string()), &text.replace('@', &shown));
+            }
+        }
+        // In messages, blanks and emoji stay.
+        let message = "⠿\u{2800}⠿ 東\u{3000}京 1\u{a0}km ❤\u{fe0f}\u{200d}🔥";
+        assert_eq!(lines(message), message);
+    }
+
     proptest! {
+        #[test]
+        fn exactly_shown_text_has_only_visible_characters(text in any::<String>()) {
+            let shown = exact_lines(&text);
+            let is_plain = |c: char| matches!(c, '\n' | '\t') || (!is_hidden(c) && !is_blank(c));
+            prop_assert!(shown.chars().all(is_plain), "{shown:?}");
+            prop_assert!(!exact_line(&text).contains(['\n', '\t']));
+            prop_assert_eq!(exact_lines(&shown), shown.as_ref());
+        }
+
         #[test]
         fn nothing_hidden_remains_in_any_chunking(
             text in "(\\PC|[\r\n\t\u{1b}\u{85}\u{200b}-\u{202e}\u{2066}\u{feff}é👩\u{fe0f}]|[a-c])*",

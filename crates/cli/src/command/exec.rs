@@ -21,6 +21,7 @@ use heddle::{Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn, TurnErro
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use serde_json::Value;
+use stdx::visible;
 
 use crate::answer_file::AnswerFile;
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
@@ -275,6 +276,7 @@ impl Run {
         // Interrupting a turn interrupts its commands, too.
         if !matches!(result, Err(TurnError::Interrupted { .. })) {
             for command in stopped {
+                let command = visible::exact_line(&command);
                 note(&format!(
                     "`{command}` was still running when the turn ended, and was stopped"
                 ));
@@ -376,8 +378,8 @@ impl Run {
             if answer.is_none() {
                 say("heddle: warning: the turn had no message, so the output file is empty\n");
             }
-            file.write(answer.unwrap_or_default().as_bytes()).map_err(Failure::failed)?;
-        }
+            file.write(answer.unwrap_or_default().as_bytes()).map_err(Failure::failed)
+        });
         // A terminal has already shown it; a program gets it verbatim.
         if let Face::Human(_) = self.face
             && !stdout().is_terminal()

@@ -134,30 +134,34 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
         Verdict::Run(at) => format!("it runs {}", place(*at)),
         Verdict::Ask(ask) => format!("it asks, and then runs {}", place(ask.place)),
         Verdict::Refuse(reason) => {
-            format!("it is refused\nthe model reads: {}", visible::line(reason))
+            format!("it is refused\nthe model reads: {}", visible::exact_line(reason))
         }
     };
     let because = explanation.decision.because.to_string();
-    let mut text = format!("decision: {decision}\nbecause: {}\n", visible::line(&because));
+    let mut text = format!("decision: {decision}\nbecause: {}\n", visible::exact_line(&because));
     // Writing to a string cannot fail.
     let _ = writeln!(text, "approval policy: {}", policy.approval.name());
     if let Verdict::Ask(ask) = &explanation.decision.verdict
         && let Some(prefix) = &ask.prefix
     {
-        let _ =
-            writeln!(text, "can be remembered: {}", visible::line(&heddle::policy::join(prefix)));
+        let _ = writeln!(
+            text,
+            "can be remembered: {}",
+            visible::exact_line(&heddle::policy::join(prefix))
+        );
     }
     if let Some(kept) = explanation.kept.as_ref().filter(|it| **it != explanation.decision.because)
     {
-        let _ = writeln!(text, "not outside of the sandbox: {kept}");
+        let kept = kept.to_string();
+        let _ = writeln!(text, "not outside of the sandbox: {}", visible::exact_line(&kept));
     }
     for why in &explanation.uncovered {
         let why = why.to_string();
-        let _ = writeln!(text, "not allowed by a rule: {}", visible::line(&why));
+        let _ = writeln!(text, "not allowed by a rule: {}", visible::exact_line(&why));
     }
     let _ = writeln!(text, "commands found:");
     for command in explanation.commands.iter().skip(1) {
-        let _ = writeln!(text, "  {}", visible::line(&command.text));
+        let _ = writeln!(text, "  {}", visible::exact_line(&command.text));
         for matched in &command.rules {
             let (rule, maybe) = (&matched.rule, matched.matched == Match::Maybe);
             let _ = writeln!(
@@ -165,8 +169,8 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
                 "    {}{} [{}] of {}",
                 if maybe { "perhaps " } else { "" },
                 decision_name(rule),
-                visible::line(&rule.pattern_text()),
-                visible::line(&rule.at.to_string())
+                visible::exact_line(&rule.pattern_text()),
+                visible::exact_line(&rule.at.to_string())
             );
         }
     }
@@ -174,8 +178,12 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
         let _ = writeln!(text, "  none");
     }
     for unclear in &explanation.unclear {
-        let _ =
-            writeln!(text, "unclear: `{}` {}", visible::line(&unclear.part), unclear.why.text());
+        let _ = writeln!(
+            text,
+            "unclear: `{}` {}",
+            visible::exact_line(&unclear.part),
+            unclear.why.text()
+        );
     }
     text
 }

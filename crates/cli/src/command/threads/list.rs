@@ -51,7 +51,7 @@ pub(super) fn run(threads: &Threads, args: ListArgs) -> Result<ExitCode, Failure
     let screen = Screen::of_stdout();
     if page.threads.is_empty() {
         let here = cwd.map_or(String::new(), |cwd| {
-            format!(" in {}; --all includes other directories", stdx::visible::line(&cwd))
+            format!(" in {}; --all includes other directories", stdx::visible::exact_line(&cwd))
         });
         note(&format!("there are no such threads{here}"));
         return Ok(ExitCode::SUCCESS);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use faces::table::{ago, cut_end, one_line};
-use heddle::threads::index::{Hit, Search};
+use heddle::threads::index::{Hit, Role, Search};
 use serde_json::json;
 use stdx::visible;
 
@@ -85,7 +85,10 @@ fn rendered(hits: &[Hit], screen: Screen) -> String {
             let _ = write!(text, "  turn {} {}: ", hit.turn, hit.role.name());
             for piece in &hit.snippet {
                 let shown = piece.text.replace(['\n', '\t'], " ");
-                let shown = visible::line(&shown);
+                let shown = match hit.role {
+                    Role::Command => visible::exact_line(&shown),
+                    Role::User | Role::Agent => visible::line(&shown),
+                };
                 match (piece.hit, screen.colors) {
                     (true, true) => text.push_str(&screen.paint("1;33", &shown)),
                     // Without colours, asterisks mark the hits.

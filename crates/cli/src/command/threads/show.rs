@@ -64,7 +64,7 @@ fn head(thread: &Summary, screen: Screen) -> String {
     let mut row = |label: &str, value: &str| {
         if !value.is_empty() {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{label:<10} {}", visible::line(value));
+            let _ = writeln!(text, "{label:<10} {}", visible::exact_line(value));
         }
     };
     row("name", thread.name.as_deref().unwrap_or_default());
@@ -103,12 +103,15 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Damaged => ("31", "damaged line"),
         Kind::Other => ("2", "other"),
     };
-    let text = visible::lines(entry.text.trim_end());
+    let text = match entry.kind {
+        Kind::Call => visible::exact_lines(entry.text.trim_end()),
+        _ => visible::lines(entry.text.trim_end()),
+    };
     let is_output = matches!(entry.kind, Kind::Output | Kind::Refused);
     let text = if is_output { shortened(&text).into() } else { text };
     let mut lines = text.lines();
     let apart = entry.call.as_ref().and_then(|call| call.apart.as_deref());
-    let whose = apart.map_or(String::new(), |call| format!(" of `{}`", visible::line(call)));
+    let whose = apart.map_or(String::new(), |call| format!(" of `{}`", visible::exact_line(call)));
     let first = lines.next().unwrap_or_default();
     let mut shown = format!("{}{whose}: {first}\n", screen.paint(color, label));
     for line in lines {
