@@ -8,7 +8,7 @@
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
-use protocol::id::ItemId;
+use protocol::id::{ApprovalId, ItemId};
 use protocol::item::{ChangeKind, Command, CompactionReason, Item, ItemBody, Status, StepStatus};
 use protocol::repair;
 use protocol::usage::Usage;
@@ -31,6 +31,31 @@ pub struct Human {
     live: Vec<Live>,
     /// The message whose last line has no line break yet.
     open_line: Option<ItemId>,
+    /// What the last line is about.
+    about: About,
+    /// The open questions, as they were shown.
+    questions: Vec<(ApprovalId, String)>,
+}
+
+/// What a line is about, so that what belongs to it can follow without saying so. Calls can run at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct About {
+    /// The call that runs, or is typed into.
+    item: Option<ItemId>,
+    question: Option<ApprovalId>,
+}
+
+impl About {
+    /// Returns what the lines of an event are about.
+    fn event(event: &Event) -> Self {
+        let (item, question) = match event {
+            Event::ItemStarted(item) | Event::ItemCompleted(item) => (Some(item.id), None),
+            Event::Typed { item, .. } => (*item, None),
+            Event::ApprovalRequested { id, item, .. } => (*item, Some(*id)),
+            _ => (None, None),
+        };
+        Self { item, question }
+    }
 }
 
 /// Which of the two streams are terminals.
@@ -78,15 +103,24 @@ pub struct Banner<'a> {
 impl Human {
     /// Creates a renderer; `reasoning` enables reasoning summaries.
     pub fn new(colors: bool, reasoning: bool, terminals: Terminals) -> Self {
-        let (pending, live, open_line) = (None, Vec::new(), None);
-        Self { colors, reasoning, terminals, pending, live, open_line }
+        Self {
+            colors,
+            reasoning,
+            terminals,
+            pending: None,
+            live: Vec::new(),
+            open_line: None,
+            about: About::default(),
+            questions: Vec::new(),
+        }
     }
 
     /// Renders the banner before a turn.
     pub fn banner(&self, banner: &Banner<'_>) -> String {
         let Banner { version, workdir, model, provider, sandbox } = banner;
         let title = self.paint(Style::Bold, &format!("heddle {version}"));
-        let [workdir, model, provider] = [workdir, model, provider].map(|text| visible::line(text));
+        let [model, provider] = [model, provider].map(|text| visible::line(text));
+        let workdir = visible::exact_line(workdir);
         format!("{title}\n{workdir}\n{model} from {provider}, sandbox {sandbox}\n")
     }
 
@@ -106,15 +140,24 @@ impl Human {
                 self.said(*id, text, &mut pieces);
             }
             event => {
-                let text = self.progress(event);
-                if text.is_empty() {
-                    return pieces;
-                }
                 // A message before another item was not the answer, but progress.
                 let of_item = matches!(
                     event,
                     Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
                 );
+                let before = self.about;
+                if of_item && self.pending.is_some() {
+                    self.about = About::default();
+                }
+                let text = self.progress(event);
+                if text.is_empty() {
+                    self.about = before;
+                    return pieces;
+                }
+                // The answer to a question is as much about its call as the question.
+                if !matches!(event, Event::ApprovalResolved { .. }) {
+                    self.about = About::event(event);
+                }
                 let said = if of_item { self.pending.take() } else { None };
                 let said = said.map(|text| visible::lines(&text).into_owned() + "\n");
                 if self.terminals.stderr {
@@ -152,6 +195,9 @@ impl Human {
     fn put_part(&mut self, item: ItemId, screen: Channel, text: String, pieces: &mut Vec<Piece>) {
         if !text.is_empty() {
             self.open_line = (!text.ends_with('\n')).then_some(item);
+            if self.terminals.stderr {
+                self.about = About::default();
+            }
             put(pieces, screen, text);
         }
     }
@@ -163,6 +209,7 @@ impl Human {
         if !self.live.swap_remove(at).text.is_empty() {
             self.end_line(pieces);
             let note = self.labelled(Style::Yellow, "cut off", "the text above is incomplete");
+            self.about = About::default();
             put(pieces, screen, note);
         }
     }
@@ -199,6 +246,7 @@ impl Human {
         if !self.terminals.stderr
             && let Some(earlier) = self.pending.replace(text.to_owned())
         {
+            self.about = About::default();
             put(pieces, Channel::Stderr, visible::lines(&earlier).into_owned() + "\n");
         }
     }
@@ -213,7 +261,7 @@ impl Human {
     }
 
     /// Renders everything except messages.
-    fn progress(&self, event: &Event) -> String {
+    fn progress(&mut self, event: &Event) -> String {
         match event {
             Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
             Event::HistoryRepaired(repairs) => {
@@ -223,7 +271,7 @@ impl Human {
             Event::ItemUpdated(item) => self.todo(item),
             Event::Typed { text, .. } => {
                 let text: String = text.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
-                self.labelled(Style::Cyan, "type", &text)
+                self.labelled(Style::Cyan, "type", &visible::exact_lines(&text))
             }
             Event::ItemCompleted(item) => self.completed(item),
             Event::Waiting(since) => {
@@ -246,11 +294,22 @@ impl Human {
                 self.labelled(Style::Red, "error", &format!("{}{more}", error.message))
             }
             Event::TurnInterrupted { .. } => self.labelled(Style::Yellow, "interrupted", ""),
-            Event::TurnCompleted { usage, .. } => self.usage(usage),
+            Event::TurnCompleted { usage, turn_usage, .. } => self.usage(usage, turn_usage),
             Event::ThreadStarted(id) => self.paint(Style::Dim, &format!("thread {id}")) + "\n",
-            Event::ApprovalRequested { request, .. } => self.question(request),
-            Event::ApprovalResolved { resolution, .. } => {
-                self.labelled(Style::Yellow, "approval", resolved(resolution))
+            Event::ApprovalRequested { id, request, .. } => {
+                let question = question(request);
+                self.questions.push((*id, question.clone()));
+                self.labelled(Style::Yellow, "approval", &question)
+            }
+            Event::ApprovalResolved { id, resolution } => {
+                let mut text = resolved(resolution).to_owned();
+                let at = self.questions.iter().position(|(open, _)| open == id);
+                let question = at.map(|at| self.questions.swap_remove(at).1);
+                if self.about.question != Some(*id) {
+                    self.about = About::default();
+                    text.extend(question.map(|question| format!(": {question}")));
+                }
+                self.labelled(Style::Yellow, "approval", &text)
             }
             Event::TurnStarted { .. } | Event::Delta { .. } | Event::ItemDiscarded(_) => {
                 String::new()
@@ -258,41 +317,17 @@ impl Human {
         }
     }
 
-    fn question(&self, request: &ApprovalRequest) -> String {
-        let what = match &request.subject {
-            Subject::Command { argv, outside, .. } => {
-                let place = if *outside { " without a sandbox" } else { "" };
-                format!("run `{}`{place}?", visible::line(argv.last().map_or("", String::as_str)))
-            }
-            Subject::Input { argv, outside, text, .. } => {
-                let place = if *outside { ", which runs without a sandbox" } else { "" };
-                let [text, into] =
-                    [text.as_str(), argv.last().map_or("", String::as_str)].map(visible::line);
-                format!("type `{text}` into `{into}`{place}?")
-            }
-            Subject::ToolCall { server, tool, arguments } => {
-                let [server, tool, arguments] =
-                    [server, tool, arguments].map(|it| visible::line(it));
-                format!("call {server}.{tool} {arguments}?")
-            }
-            Subject::Write { paths } => {
-                let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-                format!("write {}?", visible::line(&paths.join(", ")))
-            }
-        };
-        let reason = request.reason.as_ref().map(|reason| format!(" ({reason})"));
-        self.labelled(Style::Yellow, "approval", &(what + &reason.unwrap_or_default()))
-    }
-
     fn started(&self, item: &Item) -> String {
         match &item.body {
-            ItemBody::Command(command) => self.labelled(Style::Cyan, "run", &command.command),
+            ItemBody::Command(command) => {
+                self.labelled(Style::Cyan, "run", &visible::exact_lines(&command.command))
+            }
             ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
             ItemBody::ToolCall(call) => {
                 let arguments: String =
                     call.arguments.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
                 let text = format!("{} of {}: {arguments}", call.tool, call.server);
-                self.labelled(Style::Cyan, "remote call", &text)
+                self.labelled(Style::Cyan, "remote call", &visible::exact_lines(&text))
             }
             ItemBody::TodoList { .. } => self.todo(item),
             ItemBody::Compaction { reason } => {
@@ -324,19 +359,21 @@ impl Human {
             ItemBody::Plan { text } => {
                 self.labelled(Style::Cyan, "plan", "") + &visible::lines(text.trim()) + "\n"
             }
-            ItemBody::Command(command) => self.command(command),
+            ItemBody::Command(command) => self.under_header(item, self.command(command)),
             ItemBody::ToolCall(call) => {
                 let (style, word) = match call.status {
                     Status::Failed | Status::Declined => (Style::Red, "failed"),
                     Status::InProgress | Status::Completed => (Style::Green, "returned"),
                 };
-                self.labelled(style, word, &call.tool) + &self.output(&call.output)
+                let text = self.labelled(style, word, &call.tool) + &self.output(&call.output);
+                self.under_header(item, text)
             }
             ItemBody::RefusedCall(call) => {
                 let arguments: String =
                     call.arguments.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
                 let text = format!("{}: {arguments}", call.tool);
-                self.labelled(Style::Yellow, "refused", &text) + &self.output(&call.reason)
+                self.labelled(Style::Yellow, "refused", &visible::exact_lines(&text))
+                    + &self.output(&call.reason)
             }
             ItemBody::FileChange { changes, status, refusal } => {
                 let mut text = String::new();
@@ -354,7 +391,7 @@ impl Human {
                         Some(to) => format!("{} → {to}", change.path),
                         None => change.path.clone(),
                     };
-                    text += &self.labelled(style, letter, &visible::line(&path));
+                    text += &self.labelled(style, letter, &visible::exact_line(&path));
                 }
                 if *status == Status::Declined {
                     text += &self.labelled(Style::Yellow, "declined", "the patch was not applied");
@@ -370,6 +407,14 @@ impl Human {
             | ItemBody::TodoList { .. }
             | ItemBody::Compaction { .. } => String::new(),
         }
+    }
+
+    /// Repeats which call a text belongs to, if something else was shown since that was said.
+    fn under_header(&self, item: &Item, text: String) -> String {
+        if text.is_empty() || self.about.item == Some(item.id) {
+            return text;
+        }
+        self.started(item) + &text
     }
 
     fn command(&self, command: &Command) -> String {
@@ -417,11 +462,16 @@ impl Human {
         text
     }
 
-    fn usage(&self, usage: &Usage) -> String {
-        let Usage { input_tokens, cached_input_tokens, output_tokens, .. } = usage;
-        let text = format!(
-            "tokens: {input_tokens} in ({cached_input_tokens} cached), {output_tokens} out"
-        );
+    fn usage(&self, thread: &Usage, turn: &Usage) -> String {
+        let counts = |usage: &Usage| {
+            let Usage { input_tokens, cached_input_tokens, output_tokens, .. } = usage;
+            format!("{input_tokens} in ({cached_input_tokens} cached), {output_tokens} out")
+        };
+        let mut text = format!("tokens of this turn: {}", counts(turn));
+        // In the first turn they are the same.
+        if thread != turn {
+            text += &format!("; of the thread: {}", counts(thread));
+        }
         self.paint(Style::Dim, &text) + "\n"
     }
 
@@ -437,6 +487,33 @@ impl Human {
     fn paint(&self, style: Style, text: &str) -> String {
         if self.colors { format!("\x1b[{}m{text}\x1b[0m", style as u8) } else { text.to_owned() }
     }
+}
+
+/// Phrases what a person is asked.
+fn question(request: &ApprovalRequest) -> String {
+    let what = match &request.subject {
+        Subject::Command { argv, outside, .. } => {
+            let place = if *outside { " without a sandbox" } else { "" };
+            format!("run `{}`{place}?", visible::exact_line(argv.last().map_or("", String::as_str)))
+        }
+        Subject::Input { argv, outside, text, .. } => {
+            let place = if *outside { ", which runs without a sandbox" } else { "" };
+            let [text, into] =
+                [text.as_str(), argv.last().map_or("", String::as_str)].map(visible::exact_line);
+            format!("type `{text}` into `{into}`{place}?")
+        }
+        Subject::ToolCall { server, tool, arguments } => {
+            let [server, tool, arguments] =
+                [server, tool, arguments].map(|it| visible::exact_line(it));
+            format!("call {server}.{tool} {arguments}?")
+        }
+        Subject::Write { paths } => {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("write {}?", visible::exact_line(&paths.join(", ")))
+        }
+    };
+    let reason = request.reason.as_ref().map(|reason| format!(" ({reason})"));
+    what + &reason.unwrap_or_default()
 }
 
 fn resolved(resolution: &Resolution) -> &'static str {
@@ -478,6 +555,7 @@ mod tests {
     use protocol::event::{DeltaPart, Event};
     use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, ToolCall};
+    use protocol::usage::Usage;
 
     use super::{Channel, Human, Terminals};
 
@@ -539,16 +617,119 @@ mod tests {
 
     #[test]
     fn rendering() {
-        check(&[run("a\nb\n", 0)], "  a\n  b\n");
-        check(&[run("", 2)], "exit 2\n");
-        check(&[run("\x1b]0;owned\x07x\r\n", 0)], "  \\u{1b}]0;owned\\u{7}x\n");
+        check(&[run("a\nb\n", 0)], "run ls\n  a\n  b\n");
+        check(&[run("", 2)], "run ls\nexit 2\n");
+        check(&[run("", 0)], "");
+        check(&[run("\x1b]0;owned\x07x\r\n", 0)], "run ls\n  \\u{1b}]0;owned\\u{7}x\n");
         // The answer is printed elsewhere, but commentary is progress.
-        check(&[said("on it"), run("", 2), said("done")], "on it\nexit 2\n");
+        check(&[said("on it"), run("", 2), said("done")], "on it\nrun ls\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
         let todo = ItemBody::TodoList { steps: Vec::new() };
         check(&[said("done"), Event::ItemCompleted(Item::new(ItemId(2), todo))], "");
         let many = "x\n".repeat(20);
-        check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
+        check(
+            &[run(&many, 0)],
+            &("run ls\n".to_owned() + &"  x\n".repeat(12) + "  … 8 more lines\n"),
+        );
+    }
+
+    /// Whatever happens in between, every output stands under the line of its own call.
+    #[test]
+    fn outputs_stand_under_their_calls() {
+        fn item(id: u64, command: &str, output: &str, exit_code: i32) -> Item {
+            let Event::ItemCompleted(mut item) = run(output, exit_code) else { unreachable!() };
+            let ItemBody::Command(body) = &mut item.body else { unreachable!() };
+            body.command = command.into();
+            item.id = ItemId(id);
+            item
+        }
+        // A capital letter begins a call, a small one ends it; numbers are what else can be shown.
+        let event = |step: char| match step {
+            'A' => Event::ItemStarted(item(10, "one", "", 0)),
+            'a' => Event::ItemCompleted(item(10, "one", "1\n", 0)),
+            'B' => Event::ItemStarted(item(11, "two", "", 0)),
+            'b' => Event::ItemCompleted(item(11, "two", "2\n", 3)),
+            'C' => Event::ItemStarted(item(12, "silent", "", 0)),
+            'c' => Event::ItemCompleted(item(12, "silent", "", 0)),
+            'R' => Event::ItemStarted(call(13, "")),
+            'r' => Event::ItemCompleted(call(13, "3\n")),
+            '1' => Event::Warning("careful".into()),
+            '2' => said("on it"),
+            '3' => Event::Typed { item: Some(ItemId(10)), session: 1, text: "x".into() },
+            '4' => Event::Typed { item: Some(ItemId(11)), session: 2, text: "y".into() },
+            '5' => question(5, Some(10), "one"),
+            '6' => answered(5),
+            '7' => question(6, Some(11), "two"),
+            '8' => answered(6),
+            step => panic!("{step}"),
+        };
+        fn call(id: u64, output: &str) -> Item {
+            let status = Status::Completed;
+            let (server, tool) = ("s".into(), "t".into());
+            let call =
+                ToolCall { server, tool, arguments: "{}".into(), output: output.into(), status };
+            Item::new(ItemId(id), ItemBody::ToolCall(call))
+        }
+        fn question(id: u64, item: Option<u64>, command: &str) -> Event {
+            let argv = vec![command.to_owned()];
+            let subject = Subject::Command { argv, cwd: "/w".into(), outside: false };
+            let request = ApprovalRequest { subject, reason: None, scopes: Vec::new() };
+            Event::ApprovalRequested { id: ApprovalId(id), item: item.map(ItemId), request }
+        }
+        fn answered(id: u64) -> Event {
+            let resolution = Resolution::Answered(Answer::Accept);
+            Event::ApprovalResolved { id: ApprovalId(id), resolution }
+        }
+        for (steps, want) in [
+            ("Aa", "run one|  1"),
+            ("AaBb", "run one|  1|run two|exit 3|  2"),
+            ("ABab", "run one|run two|run one|  1|run two|exit 3|  2"),
+            ("ABba", "run one|run two|exit 3|  2|run one|  1"),
+            ("ACca", "run one|run silent|run one|  1"),
+            ("ARra", "run one|remote call t of s: {}|returned t|  3|run one|  1"),
+            (
+                "ARar",
+                "run one|remote call t of s: {}|run one|  1|remote call t of s: {}|returned t|  3",
+            ),
+            ("A1a", "run one|warning careful|run one|  1"),
+            ("A2a", "run one|on it|run one|  1"),
+            ("A3a", "run one|type x|  1"),
+            ("AB3a", "run one|run two|type x|  1"),
+            ("A4a", "run one|type y|run one|  1"),
+            ("A56a", "run one|approval run `one`?|approval accepted|  1"),
+            (
+                "AB5768ab",
+                "run one|run two|approval run `one`?|approval run `two`?|approval accepted: run `one`?|\
+                 approval accepted: run `two`?|run one|  1|run two|exit 3|  2",
+            ),
+        ] {
+            let events: Vec<_> = steps.chars().map(event).collect();
+            check(&events, &(want.replace('|', "\n") + "\n"));
+        }
+        // Messages that stream to the same terminal come in between as well.
+        check_both(
+            &[event('A'), begun(1), part(1, "hm"), event('a')],
+            "run one\nhm\nrun one\n  1\n",
+        );
+        // On another terminal they do not.
+        let other = Terminals { stdout: true, stderr: false };
+        check_on(other, &[event('A'), begun(1), part(1, "hm"), event('a')], "hm", "run one\n  1\n");
+    }
+
+    #[test]
+    fn tokens_say_whose_they_are() {
+        let usage = |input_tokens| Usage { input_tokens, output_tokens: 5, ..Usage::default() };
+        for (thread, turn, want) in [
+            (7, 7, "tokens of this turn: 7 in (0 cached), 5 out\n"),
+            (
+                9,
+                7,
+                "tokens of this turn: 7 in (0 cached), 5 out; of the thread: 9 in (0 cached), 5 out\n",
+            ),
+        ] {
+            let (usage, turn_usage) = (usage(thread), usage(turn));
+            check(&[Event::TurnCompleted { usage, turn_usage, at_ms: 0 }], want);
+        }
     }
 
     /// A model's text can neither imitate a line of ours nor be displayed in another order than it runs.
@@ -558,8 +739,16 @@ mod tests {
             (started("ls\nexit 0\nrun rm"), "run ls\n| exit 0\n| run rm\n"),
             (started("ls\r\x1b[2K\u{202e}fr mr"), "run ls\\r\\u{1b}[2K\\u{202e}fr mr\n"),
             (started("ls\u{2028}rm\u{200b}"), "run ls\\u{2028}rm\\u{200b}\n"),
+            (
+                started("ls\u{2800}\u{3000}\u{a0}❤\u{fe0f}\u{200d}x"),
+                "run ls\\u{2800}\\u{3000}\\u{a0}❤\\u{fe0f}\\u{200d}x\n",
+            ),
+            (
+                Event::Warning("1\u{a0}km ❤\u{fe0f} ⠿\u{2800}".into()),
+                "warning 1\u{a0}km ❤\u{fe0f} ⠿\u{2800}\n",
+            ),
             (Event::Warning("a\nerror: b\n".into()), "warning a\n| error: b\n"),
-            (run("a\u{2066}b\n", 0), "  a\\u{2066}b\n"),
+            (run("a\u{2066}b\n", 0), "run ls\n  a\\u{2066}b\n"),
         ] {
             check(&[event], want);
         }
@@ -591,11 +780,11 @@ mod tests {
         check_both(&[begun(1), part(1, "a\n"), said("a\n")], "a\n");
         // Commentary is shown between actions; a stderr without a terminal gets it, too.
         let way = [begun(1), part(1, "on it"), said("on it"), run("", 2), said("done")];
-        check_both(&way, "on it\nexit 2\ndone\n");
-        check_on(one, &way, "on it\ndone\n", "on it\nexit 2\n");
+        check_both(&way, "on it\nrun ls\nexit 2\ndone\n");
+        check_on(one, &way, "on it\ndone\n", "on it\nrun ls\nexit 2\n");
         // A command that starts during a message.
         let within = [begun(1), part(1, "a"), run("", 2), part(1, "b"), said("abc")];
-        check_both(&within, "a\nexit 2\nbc\n");
+        check_both(&within, "a\nrun ls\nexit 2\nbc\n");
         // Two messages at once.
         let two = [begun(1), part(1, "a"), begun(2), part(2, "b"), part(1, "c"), said("ac")];
         check_both(&two, "a\nb\nc\n");
@@ -672,6 +861,6 @@ mod tests {
     fn colors_only_when_asked() {
         let mut human = Human::new(true, true, Terminals::default());
         let pieces = human.render(&run("", 2));
-        assert_eq!(pieces[0].text, "\x1b[31mexit\x1b[0m 2\n");
+        assert_eq!(pieces[0].text, "\x1b[36mrun\x1b[0m ls\n\x1b[31mexit\x1b[0m 2\n");
     }
 }

@@ -183,7 +183,12 @@ fn an_answer_is_shown_as_it_arrives() {
         match on {
             On::Both => {}
             // The answer is on the terminal, and stderr does not contain it.
-            On::Stdout => assert!(!piped.contains("one") && piped.contains("tokens:"), "{piped}"),
+            On::Stdout => {
+                assert!(
+                    !piped.contains("one") && piped.contains("tokens of this turn:"),
+                    "{piped}"
+                );
+            }
             On::Stderr => assert_eq!(piped, "one two three\n"),
         }
     }
