@@ -17,6 +17,7 @@ pub(in super::super) const RULES: &str = "
 prefix_rule(pattern=[[\"split\", \"heddle-tool\", \"./heddle-tool\", \"src/heddle-tool\"]], decision=\"allow\")
 prefix_rule(pattern=[\"cat\", \"/dev/null\"], decision=\"allow\")
 prefix_rule(pattern=[\"git\", \"fetch\"], decision=\"allow\")
+prefix_rule(pattern=[[\"printf\", \"df\"]], decision=\"allow\")
 ";
 
 pub(super) const TABLE: &[Attempt] = &[
@@ -60,6 +61,12 @@ pub(super) const TABLE: &[Attempt] = &[
         let path = format!("{}:/usr/bin:/bin", ground.work("src").display());
         command(ground, "", "heddle-tool", &[("PATH", path)])
     }),
+    lifted("lift-assignment", "have an allowed printf set the search path of the next", |ground| {
+        // `%n` assigns how much was printed so far: nothing, and a directory can be called `0`.
+        fs::create_dir(ground.work("0"))?;
+        program(ground, "0/df")
+    })
+    .then(|ground| command(ground, "", "printf '%n' PATH; df", &[])),
     lifted("lift-relative", "change an allowed program of the project", |ground| {
         program(ground, "src/heddle-tool")
     })
