@@ -3,6 +3,7 @@
 //! * [`responses`]: what is sent to a model endpoint and what it streams back (Responses API);
 //! * [`chat`]: the same request in the format of Chat Completions;
 //! * [`event`] and [`item`]: what the engine reports, a closed set;
+//! * [`user`]: what a user gives a turn;
 //! * [`approval`]: what a person is asked, and the possible answers;
 //! * [`call`]: a tool call, and what the tool reports while it runs;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
@@ -29,3 +30,4 @@ pub mod persist;
 pub mod repair;
 pub mod responses;
 pub mod usage;
+pub mod user;
