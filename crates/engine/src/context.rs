@@ -13,6 +13,7 @@ use protocol::open::{Open, Raw};
 use protocol::persist::Compacted;
 use protocol::repair::RepairKind;
 use protocol::responses::{Content, KnownItem, KnownPart, Message};
+use protocol::user::UserMessage;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -233,6 +234,23 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
 
 pub(crate) fn wire(item: &KnownItem) -> Raw {
     Raw::from(to_raw_value(item).expect("items are plain data with string keys"))
+}
+
+/// What a user gives a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserTurnInput {
+    /// As the model reads it.
+    pub item: KnownItem,
+    /// As the user gave it.
+    pub message: UserMessage,
+}
+
+impl UserTurnInput {
+    /// Creates input that consists of a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { item: user_message(text.clone()), message: UserMessage::text(text) }
+    }
 }
 
 /// Creates a message from the user.

@@ -31,7 +31,7 @@ pub mod turn;
 pub use answer::AnswerCheck;
 pub use approval::Question;
 pub use call::{ToolTable, ToolTraits};
-pub use context::{Context, Origin};
+pub use context::{Context, Origin, UserTurnInput};
 pub use limits::Limits;
 pub use outbox::Outbox;
 pub use protocol::call::{Call, Payload, Report};

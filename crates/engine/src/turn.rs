@@ -43,7 +43,7 @@ use stdx::Rng;
 use crate::answer::AnswerCheck;
 use crate::approval::{Approvals, Question};
 use crate::call::{self, Calls, ToolTable};
-use crate::context::{Context, Origin, developer_message, user_message};
+use crate::context::{Context, Origin, UserTurnInput, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
@@ -73,7 +73,7 @@ pub enum Input {
     Returned(CallKey, OutputBody),
     WaitOver,
     /// Input of the user during the turn.
-    Steer(Vec<KnownItem>),
+    Steer(Vec<UserTurnInput>),
     /// The user interrupts the turn.
     Interrupt,
     /// The log cannot be written; the text says why and what to do.
@@ -196,7 +196,10 @@ pub struct Turn {
     /// Allowed prefixes that the model does not know about yet.
     remembered: Vec<Vec<String>>,
     todo: Option<(ItemId, Vec<Step>)>,
-    steering: Vec<KnownItem>,
+    /// Input of the user that is not in the history yet.
+    steering: Vec<UserTurnInput>,
+    /// Number of messages of the user in this turn.
+    user_messages: u64,
     retry: Retry,
     /// The time of the last input, since the turn started.
     now_ms: u64,
@@ -264,7 +267,7 @@ impl Turn {
         context: Context,
         options: TurnOptions,
         setup: Vec<KnownItem>,
-        said: Vec<KnownItem>,
+        said: Vec<UserTurnInput>,
     ) -> Self {
         let mut turn = Self::new(context, options);
         turn.emit(Event::TurnStarted { at_ms: 0 });
@@ -272,7 +275,7 @@ impl Turn {
         turn.compaction.set_had_turns(turn.context.has_turns());
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
         // Before anything else: the user's input must not depend on whether a summary succeeds.
-        said.into_iter().for_each(|item| turn.push(Origin::User, item));
+        said.into_iter().for_each(|input| turn.push_user(input));
         if turn.is_full() && turn.context.has_past() {
             turn.begin_compaction(CompactionReason::NearlyFull);
         } else {
@@ -313,6 +316,7 @@ impl Turn {
             remembered: Vec::new(),
             todo: None,
             steering: Vec::new(),
+            user_messages: 0,
             retry: Retry::new(options.retry, 0),
             now_ms: 0,
             item_starts: HashMap::new(),
@@ -757,7 +761,7 @@ impl Turn {
     /// Adds the user's input during the turn to the history; a failing turn must not lose it.
     fn take_steering(&mut self) {
         for said in std::mem::take(&mut self.steering) {
-            self.push(Origin::User, said);
+            self.push_user(said);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The lines of `exec --json`.
 //!
 //! Items get their numbers when they first become visible: those with a start event at their start, messages
-//! and reasoning at their end, or with their first part if parts are included. Approvals, interruptions and
-//! compaction have no line, and parts only if they are included. Refused items have lines only if they are
+//! and reasoning at their end, or with their first part if parts are included. What the user said, approvals,
+//! interruptions and compaction have no line, and parts only if they are included. Refused items have lines only if they are
 //! included, as the reference has none for them.
 
 use std::collections::HashMap;
@@ -103,7 +103,8 @@ impl ExecJsonl {
                         Some(Streamed::AgentMessage)
                     }
                     ItemBody::Reasoning { .. } => Some(Streamed::Reasoning),
-                    ItemBody::Command(_)
+                    ItemBody::UserMessage(_)
+                    | ItemBody::Command(_)
                     | ItemBody::FileChange { .. }
                     | ItemBody::WebSearch { .. }
                     | ItemBody::ToolCall(_)
@@ -204,7 +205,8 @@ fn has_beginning(body: &ItemBody) -> bool {
         | ItemBody::WebSearch { .. }
         | ItemBody::ToolCall(_)
         | ItemBody::TodoList { .. } => true,
-        ItemBody::AgentMessage { .. }
+        ItemBody::UserMessage(_)
+        | ItemBody::AgentMessage { .. }
         | ItemBody::Reasoning { .. }
         | ItemBody::Plan { .. }
         | ItemBody::RefusedCall(_)
@@ -275,7 +277,8 @@ fn details(body: &ItemBody) -> Option<Details> {
             };
             Details::TodoList { items: steps.iter().map(todo).collect() }
         }
-        ItemBody::Compaction { .. } => return None,
+        // Whoever started the turn knows what they said; the reference has no line for it.
+        ItemBody::UserMessage(_) | ItemBody::Compaction { .. } => return None,
     })
 }
 
@@ -292,6 +295,7 @@ mod tests {
         WebSearchAction,
     };
     use protocol::usage::Usage;
+    use protocol::user::UserMessage;
 
     use super::ExecJsonl;
 
@@ -433,8 +437,11 @@ mod tests {
             diff: "x".into(),
         }];
         let action = WebSearchAction::Search { query: Some("q".into()), queries: None };
+        let said = || item(8, ItemBody::UserMessage(UserMessage::text("go")));
         check(
             &[
+                ItemStarted(said()),
+                ItemCompleted(said()),
                 ItemCompleted(item(
                     0,
                     ItemBody::Reasoning {

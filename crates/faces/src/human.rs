@@ -344,6 +344,8 @@ impl Human {
             | ItemBody::Plan { .. }
             | ItemBody::FileChange { .. }
             | ItemBody::RefusedCall(_) => String::new(),
+            // They know what they said.
+            ItemBody::UserMessage(_) => String::new(),
         }
     }
 
@@ -401,8 +403,10 @@ impl Human {
                 }
                 text + &self.output(refusal.as_deref().unwrap_or_default())
             }
-            // A message is streamed or kept for stdout; the others were shown when they started.
+            // A message is streamed or kept for stdout, the user knows what they said, and the others were
+            // shown when they started.
             ItemBody::AgentMessage { .. }
+            | ItemBody::UserMessage(_)
             | ItemBody::WebSearch { .. }
             | ItemBody::TodoList { .. }
             | ItemBody::Compaction { .. } => String::new(),
@@ -556,6 +560,7 @@ mod tests {
     use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, ToolCall};
     use protocol::usage::Usage;
+    use protocol::user::UserMessage;
 
     use super::{Channel, Human, Terminals};
 
@@ -624,6 +629,8 @@ mod tests {
         // The answer is printed elsewhere, but commentary is progress.
         check(&[said("on it"), run("", 2), said("done")], "on it\nrun ls\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
+        let user = Item::new(ItemId(2), ItemBody::UserMessage(UserMessage::text("go")));
+        check(&[Event::ItemStarted(user.clone()), Event::ItemCompleted(user)], "");
         let todo = ItemBody::TodoList { steps: Vec::new() };
         check(&[said("done"), Event::ItemCompleted(Item::new(ItemId(2), todo))], "");
         let many = "x\n".repeat(20);

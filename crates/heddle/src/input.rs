@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::UserTurnInput;
+use engine::context::user_parts;
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownPart};
+use protocol::user::{ImageDetail, UserInput, UserMessage};
 
 /// A message to the model: text and images, in order.
 ///
@@ -15,34 +18,69 @@ use protocol::responses::{ContentPart, KnownPart};
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     pieces: Vec<Piece>,
+    client_id: Option<String>,
+}
+
+/// A part as the user gave it, and what the model gets of it.
+#[derive(Clone, Debug)]
+struct Piece {
+    given: UserInput,
+    content: PieceContent,
 }
 
 #[derive(Clone, Debug)]
-enum Piece {
-    Part(ContentPart),
-    Image(PathBuf),
+enum PieceContent {
+    Parts(Vec<ContentPart>),
+    /// A picture that has not been read yet.
+    File(PathBuf),
 }
 
 impl Input {
     /// Appends text.
     #[must_use]
-    pub fn text(mut self, text: impl Into<String>) -> Self {
-        self.pieces.push(Piece::Part(KnownPart::input_text(text)));
-        self
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.part(UserInput::text(text))
     }
 
     /// Appends an image from a file. If it cannot be sent, the model gets a text that says so, and the user a warning.
     #[must_use]
     pub fn image(mut self, path: impl Into<PathBuf>) -> Self {
-        self.pieces.push(Piece::Image(path.into()));
+        let path = path.into();
+        let given = UserInput::LocalImage { path: path.display().to_string(), detail: None };
+        self.pieces.push(Piece { given, content: PieceContent::File(path) });
         self
     }
 
     /// Appends an image by its URL: a `data:` URL, or one that the endpoint can fetch.
     #[must_use]
-    pub fn image_url(mut self, url: impl Into<String>) -> Self {
-        let part = KnownPart::InputImage { image_url: url.into(), detail: None };
-        self.pieces.push(Piece::Part(Open::Known(part)));
+    pub fn image_url(self, url: impl Into<String>) -> Self {
+        self.part(UserInput::Image { image_url: url.into(), detail: None })
+    }
+
+    /// Adds a part of any kind. Skills and mentions are shown with the message, and the model does not get them: a host
+    /// that wants it to adds text.
+    #[must_use]
+    pub fn part(mut self, part: UserInput) -> Self {
+        let content = match &part {
+            UserInput::Text { text, .. } => {
+                PieceContent::Parts(vec![KnownPart::input_text(text.clone())])
+            }
+            UserInput::Image { image_url, detail } => {
+                let detail = detail.map(|detail| detail.name().to_owned());
+                let part = KnownPart::InputImage { image_url: image_url.clone(), detail };
+                PieceContent::Parts(vec![Open::Known(part)])
+            }
+            UserInput::LocalImage { path, .. } => PieceContent::File(PathBuf::from(path)),
+            UserInput::Skill { .. } | UserInput::Mention { .. } => PieceContent::Parts(Vec::new()),
+        };
+        self.pieces.push(Piece { given: part, content });
+        self
+    }
+
+    /// Sets the host's own id of the message, which its item has, too.
+    #[must_use]
+    pub fn client_id(mut self, id: impl Into<String>) -> Self {
+        self.client_id = Some(id.into());
         self
     }
 
@@ -50,31 +88,36 @@ impl Input {
     ///
     /// Otherwise they are read when the turn starts, relative to the thread's directory, and the warnings are events.
     pub fn load(&mut self, directory: &Path) -> Vec<String> {
-        let (parts, warnings) = std::mem::take(self).into_parts(directory);
-        self.pieces = parts.into_iter().map(Piece::Part).collect();
+        let (mut images, mut warnings) = (0, Vec::new());
+        for Piece { given, content } in &mut self.pieces {
+            let UserInput::LocalImage { detail, .. } = given else { continue };
+            images += 1;
+            if let PieceContent::File(path) = content {
+                let (parts, warning) = load_image(images, path, *detail, directory);
+                *content = PieceContent::Parts(parts);
+                warnings.extend(warning);
+            }
+        }
         warnings
     }
 
     /// Returns whether files have to be read.
     pub(crate) fn has_files(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Image(_)))
+        self.pieces.iter().any(|piece| matches!(piece.content, PieceContent::File(_)))
     }
 
-    /// Reads the files. Returns the parts of the message, and warnings.
-    pub(crate) fn into_parts(self, directory: &Path) -> (Vec<ContentPart>, Vec<String>) {
-        let (mut parts, mut warnings, mut images) = (Vec::new(), Vec::new(), 0);
+    /// Returns what the engine takes. Files that were not read are not sent.
+    pub(crate) fn into_turn_input(self) -> UserTurnInput {
+        let (mut parts, mut given) = (Vec::new(), Vec::new());
         for piece in self.pieces {
-            match piece {
-                Piece::Part(part) => parts.push(part),
-                Piece::Image(path) => {
-                    images += 1;
-                    let (loaded, warning) = load_image(images, &path, directory);
-                    parts.extend(loaded);
-                    warnings.extend(warning);
-                }
+            given.push(piece.given);
+            if let PieceContent::Parts(content) = piece.content {
+                parts.extend(content);
             }
         }
-        (parts, warnings)
+        let message = UserMessage::from_inputs(given);
+        let message = UserMessage { client_id: self.client_id, ..message };
+        UserTurnInput { item: user_parts(parts), message }
     }
 }
 
@@ -86,11 +129,16 @@ impl<T: Into<String>> From<T> for Input {
 
 /// Returns the message parts for an image file, and a warning if it cannot be sent. The images of a message are
 /// numbered from 1.
-fn load_image(number: usize, path: &Path, directory: &Path) -> (Vec<ContentPart>, Option<String>) {
+fn load_image(
+    number: usize,
+    path: &Path,
+    detail: Option<ImageDetail>,
+    directory: &Path,
+) -> (Vec<ContentPart>, Option<String>) {
     let name = path.display();
     let (content, warning) = match tools::load_image(&directory.join(path)) {
         Ok(image) => {
-            let detail = Some("high".to_owned());
+            let detail = Some(detail.unwrap_or(ImageDetail::High).name().to_owned());
             (Open::Known(KnownPart::InputImage { image_url: image.url, detail }), None)
         }
         Err(tools::ImageError::Unreadable(error)) => {

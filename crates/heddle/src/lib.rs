@@ -72,7 +72,9 @@ pub mod events {
     pub use protocol::event::{DeltaPart, Event};
     pub use protocol::id::{ApprovalId, ItemId};
     pub use protocol::item::*;
+    pub use protocol::open::Open;
     pub use protocol::repair::Repair;
+    pub use protocol::user::*;
 }
 
 /// For host programs that provide their own tools.

@@ -18,7 +18,8 @@ use crate::error::TurnError;
 pub struct TurnResult {
     /// Id of the turn, as in the log.
     pub id: String,
-    /// Messages, commands, patches and other items, in the order of completion.
+    /// Messages, commands, patches and other items, in the order of completion. The user's own messages are not among them; events
+    /// have those.
     pub items: Vec<Item>,
     /// The last message of the model: the answer.
     pub final_response: Option<Arc<str>>,
@@ -116,6 +117,7 @@ impl Reducer {
     fn completed(&mut self, item: &Item) {
         self.note_first(item);
         let tool = match &item.body {
+            ItemBody::UserMessage(_) => return,
             ItemBody::AgentMessage { text } => {
                 self.result.final_response = Some(Arc::clone(text));
                 None

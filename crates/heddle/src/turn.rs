@@ -8,11 +8,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use engine::context::user_parts;
+use engine::UserTurnInput;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use protocol::event::Event;
-use protocol::responses::KnownItem;
 use protocol::usage::Usage;
 use runtime::{Control, OutputSchema};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -105,8 +104,8 @@ pub struct TurnHandle {
 impl TurnHandle {
     /// Adds user input, which the model gets with the next request. Returns false if the turn is over.
     pub async fn steer(&self, text: impl Into<String>) -> bool {
-        let (parts, _) = Input::from(text.into()).into_parts(&PathBuf::new());
-        self.control.send(Control::Steer(vec![user_parts(parts)])).await.is_ok()
+        let said = Input::from(text.into()).into_turn_input();
+        self.control.send(Control::Steer(vec![said])).await.is_ok()
     }
 
     /// Interrupts the turn. Its last event is then [`Event::TurnInterrupted`].
@@ -263,14 +262,18 @@ async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
 }
 
 /// Reads image files on a thread for blocking work, since turns must not block.
-async fn read_input(input: Input, directory: PathBuf) -> (KnownItem, Vec<String>) {
-    let (parts, warnings) = if input.has_files() {
-        let read = tokio::task::spawn_blocking(move || input.into_parts(&directory)).await;
-        read.unwrap_or_else(|ended| (Vec::new(), vec![format!("images were not read: {ended}")]))
-    } else {
-        input.into_parts(&directory)
-    };
-    (user_parts(parts), warnings)
+async fn read_input(input: Input, directory: PathBuf) -> (UserTurnInput, Vec<String>) {
+    if !input.has_files() {
+        return (input.into_turn_input(), Vec::new());
+    }
+    let mut to_read = input.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        let warnings = to_read.load(&directory);
+        (to_read.into_turn_input(), warnings)
+    });
+    read.await.unwrap_or_else(|ended| {
+        (input.into_turn_input(), vec![format!("images were not read: {ended}")])
+    })
 }
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {

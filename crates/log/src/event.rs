@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use protocol::error::{TurnError, TurnErrorCause};
 use protocol::id::ThreadId;
-use protocol::open::{Kinds, Raw};
+use protocol::open::{Kinds, Open, Raw};
 use protocol::usage::TotalledUsage;
+use protocol::user::{TextElement, UserInput, UserMessage};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::cause;
-use crate::item::LoggedItem;
+use crate::item::{LoggedItem, read_content};
 use crate::line::lenient;
 
 /// An event of a known kind.
@@ -29,7 +30,7 @@ pub enum LogEvent {
     /// An item is final.
     ItemCompleted(Box<ItemCompleted>),
     /// A message of the user, in files without ordinals.
-    UserMessage(UserMessage),
+    UserMessage(UserMessageEvent),
     /// A message of the model, in files without ordinals.
     AgentMessage(AgentMessage),
     /// Tokens of the thread so far.
@@ -227,11 +228,68 @@ pub struct ItemCompleted {
 
 /// A message of the user, in files without ordinals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are named as in the log")]
-pub struct UserMessage {
+pub struct UserMessageEvent {
+    /// The id that the client gave it.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Its texts, with nothing between them.
     pub message: String,
+    /// The URLs of its images.
     #[serde(default, deserialize_with = "lenient")]
-    pub images: Vec<Raw>,
+    pub images: Vec<String>,
+    /// The paths of its images in files.
+    #[serde(default, deserialize_with = "lenient")]
+    pub local_images: Vec<String>,
+    /// The spans of the joined text that a client shows in its own way.
+    #[serde(default, deserialize_with = "lenient")]
+    pub text_elements: Vec<TextElement>,
+    /// Its parts, if the other fields do not determine them.
+    #[serde(
+        default,
+        deserialize_with = "optional_content",
+        skip_serializing_if = "Option::is_none"
+    )]
+    heddle_content: Option<Vec<Open<UserInput>>>,
+}
+
+impl UserMessageEvent {
+    /// Returns the message.
+    pub fn into_message(self) -> UserMessage {
+        let Self { client_id, message, images, local_images, text_elements, heddle_content } = self;
+        if let Some(content) = heddle_content {
+            return UserMessage { content, client_id };
+        }
+        let has_text = !message.is_empty() || !text_elements.is_empty();
+        let text = has_text.then_some(UserInput::Text { text: message, text_elements });
+        let detail = None;
+        let images = images.into_iter().map(|image_url| UserInput::Image { image_url, detail });
+        let files = local_images.into_iter().map(|path| UserInput::LocalImage { path, detail });
+        let inputs = text.into_iter().chain(images).chain(files);
+        UserMessage { client_id, ..UserMessage::from_inputs(inputs) }
+    }
+}
+
+impl From<&UserMessage> for UserMessageEvent {
+    fn from(message: &UserMessage) -> Self {
+        let event = Self {
+            client_id: message.client_id.clone(),
+            message: message.joined_text(),
+            images: message.image_urls().map(str::to_owned).collect(),
+            local_images: message.local_image_paths().map(str::to_owned).collect(),
+            text_elements: message.text_elements(),
+            heddle_content: None,
+        };
+        let is_told = event.clone().into_message() == *message;
+        Self { heddle_content: (!is_told).then(|| message.content.clone()), ..event }
+    }
+}
+
+fn optional_content<'de, D>(deserializer: D) -> Result<Option<Vec<Open<UserInput>>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let parts: Option<Vec<Raw>> = lenient(deserializer)?;
+    Ok(parts.map(read_content))
 }
 
 /// A message of the model, in files without ordinals.

@@ -1,8 +1,8 @@
 //! Items of the log: from [`ItemBody`] to the format in which Codex clients store items, and back.
 //!
 //! An item is the same when read from disk as it was live. What the reference's format cannot express is
-//! stored in fields whose names begin with `heddle_`, which other programs ignore. Two things are not stored,
-//! since the history has them: the list of steps, and images from the user.
+//! stored in fields whose names begin with `heddle_`, which other programs ignore. The list of steps is not
+//! stored, since the history has the call that set it.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use protocol::item::{
     Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, RefusedCall, Status,
     ToolCall, WebSearchAction,
 };
-use protocol::open::{self, Raw};
+use protocol::open::{self, Open, Raw};
+use protocol::user::{UserInput, UserMessage};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -42,8 +43,6 @@ pub struct LoggedItem {
 /// The content of an item of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoggedBody {
-    /// A message of the user, in parts: [`text_part`] creates one.
-    UserMessage(Vec<Raw>),
     /// An item of the engine.
     Item(ItemBody),
     /// Something that this build does not know, verbatim.
@@ -51,11 +50,6 @@ pub enum LoggedBody {
 }
 
 impl LoggedItem {
-    /// Creates the item of a message of the user.
-    pub fn user_message(id: String, content: Vec<Raw>) -> Self {
-        Self::new(id, LoggedBody::UserMessage(content))
-    }
-
     /// Creates an item from a final one, in the turn `turn`.
     pub fn from_item(turn: &str, item: &Item) -> Self {
         let is_timed = matches!(
@@ -75,11 +69,12 @@ impl LoggedItem {
         Self { id, body, duration: None, stopped: false, decision: None, output_in_call: None }
     }
 
-    /// Returns the texts of a message of the user, joined; none for other items.
-    pub fn user_text(&self) -> Option<String> {
-        let LoggedBody::UserMessage(content) = &self.body else { return None };
-        let texts: Vec<_> = content.iter().filter_map(part_text).collect();
-        Some(texts.join("\n"))
+    /// Returns what the user said; none for other items.
+    pub fn user_message(&self) -> Option<&UserMessage> {
+        match &self.body {
+            LoggedBody::Item(ItemBody::UserMessage(message)) => Some(message),
+            _ => None,
+        }
     }
 
     /// Replaces an abbreviated output by the full one that was written with its call. Returns whether it did.
@@ -133,19 +128,6 @@ impl OutputInCall {
 /// Longest output in bytes that an item repeats in full although the call has it, too.
 pub const OUTPUT_BYTES_MAX: usize = 600;
 
-/// Creates a text part of a message of the user.
-pub fn text_part(text: &str) -> Raw {
-    raw(&json!({"type": "text", "text": text, "text_elements": []}))
-}
-
-fn part_text(part: &Raw) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Part {
-        text: String,
-    }
-    serde_json::from_str::<Part>(part.as_str()).ok().map(|part| part.text)
-}
-
 /// The fields of an item that can be read without parsing all of it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ItemHead<'a> {
@@ -177,11 +159,13 @@ impl ItemHead<'_> {
 // The reference's formats, written and read by the same types.
 
 #[derive(Serialize, Deserialize)]
-struct UserMessage<'a> {
+struct LoggedUserMessage<'a> {
     #[serde(default, deserialize_with = "lenient")]
     id: Cow<'a, str>,
-    #[serde(default, deserialize_with = "lenient")]
-    content: Cow<'a, [Raw]>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    client_id: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "user_content")]
+    content: Cow<'a, [Open<UserInput>]>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -362,13 +346,13 @@ impl Serialize for LoggedItem {
         let id = Cow::Borrowed(self.id.as_str());
         let body = match &self.body {
             LoggedBody::Unknown(raw) => return raw.serialize(serializer),
-            LoggedBody::UserMessage(content) => {
-                let item = UserMessage { id, content: Cow::Borrowed(content) };
-                return tagged(USER_MESSAGE, item, serializer);
-            }
             LoggedBody::Item(body) => body,
         };
         match body {
+            ItemBody::UserMessage(UserMessage { content, client_id }) => {
+                let (content, client_id) = (content.into(), client_id.as_deref().map(Cow::from));
+                tagged(USER_MESSAGE, LoggedUserMessage { id, client_id, content }, serializer)
+            }
             ItemBody::AgentMessage { text } => {
                 let content = vec![TextPart { kind: "Text".into(), text: (&**text).into() }];
                 tagged(AGENT_MESSAGE, AgentMessage { id, content }, serializer)
@@ -418,10 +402,25 @@ impl Serialize for LoggedItem {
             }
             // The call that set the steps is in the history; this is never written.
             ItemBody::TodoList { .. } => {
-                tagged("TodoList", UserMessage { id, content: Cow::default() }, serializer)
+                tagged("TodoList", ContextCompaction { id, heddle_reason: None }, serializer)
             }
         }
     }
+}
+
+fn user_content<'de, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Cow<'a, [Open<UserInput>]>, D::Error> {
+    lenient(deserializer).map(read_content)
+}
+
+/// Parses the parts of a message of the user. One that is invalid is kept like one of an unknown kind.
+pub(crate) fn read_content<T: From<Vec<Open<UserInput>>>>(parts: Vec<Raw>) -> T {
+    let read = |part: Raw| match Open::from_json(part.as_raw()) {
+        Ok(read) => read,
+        Err(_) => Open::Unknown(part),
+    };
+    parts.into_iter().map(read).collect::<Vec<_>>().into()
 }
 
 fn tagged<T: Serialize, S: Serializer>(
@@ -482,8 +481,10 @@ impl LoggedItem {
         let item = |id: Cow<'_, str>, body| Self::new(id.into_owned(), LoggedBody::Item(body));
         Ok(match &*kind {
             USER_MESSAGE => {
-                let read: UserMessage<'_> = serde_json::from_str(json)?;
-                Self::user_message(read.id.into_owned(), read.content.into_owned())
+                let read: LoggedUserMessage<'_> = serde_json::from_str(json)?;
+                let client_id = read.client_id.map(Cow::into_owned);
+                let message = UserMessage { content: read.content.into_owned(), client_id };
+                item(read.id, ItemBody::UserMessage(message))
             }
             AGENT_MESSAGE => {
                 let read: AgentMessage<'_> = serde_json::from_str(json)?;

@@ -1,7 +1,7 @@
 //! The writer: converts the events of a turn, and what the engine persists, to lines.
 //!
 //! What the model is sent is stored as items of the history; what people see is stored again, as completed
-//! items, in the format of Codex clients. An output that the model got in full is not written twice: the item
+//! items, in the format of Codex clients. That includes what the user said, with its images. An output that the model got in full is not written twice: the item
 //! has its beginning and its end.
 
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use protocol::error::TurnError;
 use protocol::event::Event;
 use protocol::id::ThreadId;
-use protocol::item::{Item, ItemBody, user_message_name};
-use protocol::open::{Open, Raw};
+use protocol::item::{Item, ItemBody};
+use protocol::open::Open;
 use protocol::persist::Persist;
-use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody, ResponseItem};
+use protocol::responses::{KnownItem, OutputBody};
 use protocol::usage::TotalledUsage;
 
 use crate::event::{
     AgentMessage, ItemCompleted, LogEvent, TaskComplete, TaskStarted, TokenCount, TokenInfo,
-    TurnAborted, UserMessage,
+    TurnAborted, UserMessageEvent,
 };
 use crate::history_item;
-use crate::item::{LoggedBody, LoggedItem, OUTPUT_BYTES_MAX, OutputInCall, text_part};
+use crate::item::{LoggedBody, LoggedItem, OUTPUT_BYTES_MAX, OutputInCall};
 use crate::line::{Record, TokenUsage, TurnContext};
 
 /// Size of a long line: longer than outputs, which are written with their items.
@@ -44,8 +44,6 @@ struct Turn {
     context: TurnContext,
     started_ms: u64,
     last_message: Option<Arc<str>>,
-    /// Number of the user's messages.
-    said: u64,
     /// Tokens of the last answer, and of the thread.
     usage: Option<(TotalledUsage, TotalledUsage)>,
 }
@@ -103,16 +101,9 @@ impl Rollout {
     }
 
     /// Adds something that the log must contain.
-    pub fn keep(&mut self, now_ms: u64, keep: Persist) {
+    pub fn keep(&mut self, keep: Persist) {
         let record = match keep {
-            Persist::Item { wire, said } => {
-                let user = said.then(|| parse_user(&wire)).flatten();
-                self.batch.push(Record::ResponseItem(wire));
-                if let Some(parts) = user {
-                    self.user_message(now_ms, &parts);
-                }
-                return;
-            }
+            Persist::Item(wire) => Record::ResponseItem(wire),
             Persist::Original(wire) => Record::OriginalItem(wire),
             Persist::Returned(returned) => Record::CallReturned(Box::new(returned)),
             Persist::Compacted(compacted) => Record::Compacted(Box::new(compacted)),
@@ -153,8 +144,14 @@ impl Rollout {
             Some(Record::EventMsg(Open::Known(LogEvent::ItemCompleted(completed)))) => {
                 match &completed.item.body {
                     LoggedBody::Item(ItemBody::AgentMessage { text }) => text,
+                    LoggedBody::Item(ItemBody::UserMessage(message)) => {
+                        return bytes_of(message.texts().chain(message.image_urls())) > LONG_BYTES;
+                    }
                     _ => return false,
                 }
+            }
+            Some(Record::EventMsg(Open::Known(LogEvent::UserMessage(said)))) => {
+                return said.message.len() + bytes_of(said.images.iter()) > LONG_BYTES;
             }
             _ => return false,
         };
@@ -165,6 +162,10 @@ impl Rollout {
         match &item.body {
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,
+            ItemBody::UserMessage(message) if self.legacy => {
+                return self.push_event(LogEvent::UserMessage(UserMessageEvent::from(message)));
+            }
+            ItemBody::UserMessage(_) => {}
             ItemBody::AgentMessage { text } => {
                 self.turn.last_message = Some(Arc::clone(text));
                 if self.legacy {
@@ -181,26 +182,13 @@ impl Rollout {
             | ItemBody::RefusedCall(_)
             | ItemBody::Compaction { .. } => {}
         }
-        let (started_ms, completed_ms) = (item.started_ms, item.completed_ms);
-        let item = LoggedItem::from_item(&self.turn.id, item);
-        self.completed(started_ms, completed_ms.unwrap_or(started_ms), item);
-    }
-
-    fn user_message(&mut self, now_ms: u64, parts: &[ContentPart]) {
-        // The image itself is in the history.
-        let texts = parts.iter().filter_map(|part| match part {
-            Open::Known(KnownPart::InputText { text }) => Some(text.as_str()),
-            _ => None,
-        });
-        if self.legacy {
-            let message = texts.collect::<Vec<_>>().join("\n");
-            let said = UserMessage { message, images: Vec::new() };
-            return self.push_event(LogEvent::UserMessage(said));
-        }
-        let content = texts.map(text_part).collect();
-        self.turn.said += 1;
-        let id = user_message_name(&self.turn.id, self.turn.said);
-        self.completed(now_ms, now_ms, LoggedItem::user_message(id, content));
+        self.push_event(LogEvent::ItemCompleted(Box::new(ItemCompleted {
+            completed_at_ms: Some(item.completed_ms.unwrap_or(item.started_ms)),
+            item: LoggedItem::from_item(&self.turn.id, item),
+            started_at_ms: Some(item.started_ms),
+            thread_id: Some(self.thread),
+            turn_id: Some(self.turn.id.clone()),
+        })));
     }
 
     fn usage(&mut self, answer: TotalledUsage, turn: TotalledUsage, thread: TotalledUsage) {
@@ -244,27 +232,13 @@ impl Rollout {
         }));
     }
 
-    fn completed(&mut self, started_ms: u64, completed_ms: u64, item: LoggedItem) {
-        self.push_event(LogEvent::ItemCompleted(Box::new(ItemCompleted {
-            completed_at_ms: Some(completed_ms),
-            item,
-            started_at_ms: Some(started_ms),
-            thread_id: Some(self.thread),
-            turn_id: Some(self.turn.id.clone()),
-        })));
-    }
-
     fn push_event(&mut self, event: LogEvent) {
         self.batch.push(Record::event(event));
     }
 }
 
-fn parse_user(wire: &Raw) -> Option<Vec<ContentPart>> {
-    let item: ResponseItem = serde_json::from_str(wire.as_str()).ok()?;
-    match item.known()? {
-        KnownItem::Message(message) => Some(message.content.0),
-        _ => None,
-    }
+fn bytes_of(texts: impl Iterator<Item = impl AsRef<str>>) -> usize {
+    texts.map(|text| text.as_ref().len()).sum()
 }
 
 fn item_mut(record: &mut Record) -> Option<&mut LoggedItem> {
@@ -323,6 +297,8 @@ mod tests {
     use protocol::item::{Command, Item, ItemBody, Status};
     use protocol::persist::Persist;
     use protocol::usage::Usage;
+    use protocol::user::{TextElement, UserInput, UserMessage};
+    use serde_json::json;
 
     use crate::line::{Record, TurnContext};
 
@@ -340,8 +316,18 @@ mod tests {
         Event::ItemCompleted(Item { call_id: Some("c1".into()), ..Item::new(ItemId(0), body) })
     }
 
-    fn kept(json: &str, said: bool) -> Persist {
-        Persist::Item { wire: serde_json::from_str(json).expect("JSON"), said }
+    fn kept(json: &str) -> Persist {
+        Persist::Item(serde_json::from_str(json).expect("JSON"))
+    }
+
+    fn said(inputs: Vec<UserInput>) -> Event {
+        let body = ItemBody::UserMessage(UserMessage::from_inputs(inputs));
+        Event::ItemCompleted(Item {
+            user_number: Some(1),
+            started_ms: 1_000,
+            completed_ms: Some(1_000),
+            ..Item::new(ItemId(0), body)
+        })
     }
 
     /// Lists lines by their kind and the kind of their payload.
@@ -377,10 +363,11 @@ mod tests {
         ] {
             let mut rollout = rollout(legacy);
             rollout.event(&Event::TurnStarted { at_ms: 1_000 });
-            rollout.keep(1_000, kept(SAID, true));
+            rollout.keep(kept(SAID));
+            rollout.event(&said(vec![UserInput::text("go")]));
             rollout.event(&command("one\n"));
-            let said = ItemBody::AgentMessage { text: "hi".into() };
-            rollout.event(&Event::ItemCompleted(Item::new(ItemId(1), said)));
+            let answer = ItemBody::AgentMessage { text: "hi".into() };
+            rollout.event(&Event::ItemCompleted(Item::new(ItemId(1), answer)));
             let (usage, turn_usage) = (Usage::default(), Usage::default());
             rollout.event(&Event::TurnCompleted { usage, turn_usage, at_ms: 2_000 });
             let records = rollout.take();
@@ -403,6 +390,43 @@ mod tests {
         }
     }
 
+    /// A message of the user as the reference writes it, in both forms.
+    #[test]
+    fn a_message_of_the_user() {
+        let element = |byte_range| TextElement { byte_range, placeholder: Some("p".into()) };
+        let inputs = vec![
+            UserInput::Text { text: "one".into(), text_elements: vec![element(0..3)] },
+            UserInput::Image { image_url: "data:x".into(), detail: None },
+            UserInput::LocalImage { path: "/a.png".into(), detail: None },
+        ];
+        let mut two = inputs.clone();
+        two.push(UserInput::Text { text: "é".into(), text_elements: vec![element(0..2)] });
+        let span =
+            |start, end| json!({"byte_range": {"start": start, "end": end}, "placeholder": "p"});
+        let content = json!([
+            {"type": "text", "text": "one", "text_elements": [span(0, 3)]},
+            {"type": "image", "image_url": "data:x"},
+            {"type": "local_image", "path": "/a.png"},
+        ]);
+        let payload = |legacy, inputs: &Vec<UserInput>| {
+            let mut rollout = rollout(legacy);
+            rollout.event(&said(inputs.clone()));
+            serde_json::to_value(&rollout.take()[0]).expect("a line")["payload"].clone()
+        };
+        let item = json!({"type": "UserMessage", "id": "t1-user-1", "content": content});
+        assert_eq!(payload(false, &inputs)["item"], item);
+        let event = json!({
+            "type": "user_message", "message": "one", "images": ["data:x"],
+            "local_images": ["/a.png"], "text_elements": [span(0, 3)],
+        });
+        assert_eq!(payload(true, &inputs), event);
+        // Where these fields do not tell how the parts stand, one of ours does.
+        let both = payload(true, &two);
+        assert_eq!(both["message"], "oneé");
+        assert_eq!(both["text_elements"], json!([span(0, 3), span(3, 5)]));
+        assert_eq!(both["heddle_content"], payload(false, &two)["item"]["content"]);
+    }
+
     #[test]
     fn an_output_is_written_once() {
         let long = format!("\"begin\" {} end\n", "xyz\n".repeat(OUTPUT_BYTES_MAX));
@@ -413,7 +437,7 @@ mod tests {
         for (known, cut) in [(output(&long), true), (output("other"), false)] {
             let mut rollout = rollout(false);
             rollout.event(&command(&long));
-            rollout.keep(1, kept(&known, false));
+            rollout.keep(kept(&known));
             let lines = serde_json::to_string(&rollout.take()[0]).expect("a line");
             assert_eq!(lines.len() < 3_000, cut, "{lines}");
             assert_eq!(lines.contains("heddle_output_in_call"), cut);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ItemId;
+use crate::user::UserMessage;
 
 /// One item, in the state at the time of its event.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,8 @@ pub struct Item {
     pub id: ItemId,
     /// The call that it belongs to, by the model's own id.
     pub call_id: Option<String>,
+    /// For a message of the user, which one of its turn it is, from 1.
+    pub user_number: Option<u64>,
     /// What kind of item it is, with its content so far.
     pub body: ItemBody,
     /// Whether it had no result: it was refused, or it failed at once, apparently because of the sandbox. The
@@ -34,6 +37,7 @@ impl Item {
         Self {
             id,
             call_id: None,
+            user_number: None,
             body,
             stopped: false,
             decision: None,
@@ -49,11 +53,12 @@ impl Item {
     }
 
     /// Returns its id in the log and for clients: the model's or the provider's id, else one made from its
-    /// number in the turn.
+    /// number.
     pub fn name(&self, turn: &str) -> String {
-        match (&self.call_id, &self.body) {
-            (Some(call), _) | (None, ItemBody::WebSearch { call, .. }) => call.clone(),
-            (None, _) => format!("{turn}-{}", self.id.0),
+        match (&self.call_id, &self.body, self.user_number) {
+            (Some(call), _, _) | (None, ItemBody::WebSearch { call, .. }, _) => call.clone(),
+            (None, _, Some(number)) => user_message_name(turn, number),
+            (None, _, None) => format!("{turn}-{}", self.id.0),
         }
     }
 }
@@ -112,6 +117,8 @@ pub struct RuleSource {
 /// Content of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemBody {
+    /// What the user said, as they gave it. It starts and is completed when it enters the history.
+    UserMessage(UserMessage),
     /// Text from the model to the user.
     AgentMessage {
         /// The text so far, or the complete text once completed. It is shared, because it may be long and

@@ -9,13 +9,8 @@ use crate::usage::TotalledUsage;
 /// A record for the log. Together with the events, these make up a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Persist {
-    /// An item was added to the history.
-    Item {
-        /// The item as it is sent.
-        wire: Raw,
-        /// Whether it is a message of the user.
-        said: bool,
-    },
+    /// An item was added to the history: as it is sent.
+    Item(Raw),
     /// An item arrived with content that cannot be sent; the history gets it without that.
     Original(Raw),
     /// A call returned, but its output must wait for others before it enters the history.

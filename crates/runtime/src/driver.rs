@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::Duration;
 
-use engine::{Action, Call, Input, Outbox, Outcome, Question, Turn};
+use engine::{Action, Call, Input, Outbox, Outcome, Question, Turn, UserTurnInput};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -14,7 +14,7 @@ use protocol::approval::Answer;
 use protocol::error::{SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
-use protocol::responses::{KnownItem, OutputBody};
+use protocol::responses::OutputBody;
 use store::LogFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -29,7 +29,7 @@ use crate::thread::{ThreadParts, ThreadState};
 #[derive(Clone, Debug)]
 pub enum Control {
     /// Add input.
-    Steer(Vec<KnownItem>),
+    Steer(Vec<UserTurnInput>),
     Interrupt,
 }
 
@@ -102,7 +102,6 @@ pub(crate) async fn drive(
     parts: &ThreadParts,
     state: &mut ThreadState,
     turn: Turn,
-    started_ms: u64,
     control: &mut mpsc::Receiver<Control>,
     sink: &mut Sink<'_>,
 ) -> Outcome {
@@ -131,7 +130,6 @@ pub(crate) async fn drive(
         timer: None,
         silence: None,
         began: Instant::now(),
-        started_ms,
     };
     driver.perform(sink);
     loop {
@@ -210,8 +208,6 @@ struct Driver<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     silence: Option<Silence>,
     began: Instant,
-    /// When the turn started, in milliseconds since 1970.
-    started_ms: u64,
 }
 
 impl Driver<'_> {
@@ -247,9 +243,8 @@ impl Driver<'_> {
                     self.write_long();
                 }
                 Action::Persist(keep) => {
-                    let at_ms = self.at_ms();
                     if let Some(journal) = &mut self.state.journal {
-                        journal.keep(at_ms, keep);
+                        journal.keep(keep);
                     }
                     self.write_long();
                 }
@@ -545,11 +540,6 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns the time of day.
-    fn at_ms(&self) -> u64 {
-        self.started_ms.saturating_add(self.now_ms())
-    }
-
     /// Returns the time since the turn started.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -580,13 +570,13 @@ impl Driver<'_> {
     /// Ends an abandoned turn, as an interruption would. Everything is done synchronously, as nothing can be
     /// awaited.
     fn abandon(&mut self) {
-        let (now_ms, at_ms) = (self.now_ms(), self.at_ms());
+        let now_ms = self.now_ms();
         // Only a turn that is over refuses this, and then there is nothing to end.
         let _ = self.turn.handle(now_ms, Input::Interrupt);
         while let Some(action) = self.turn.poll() {
             match (action, &mut self.state.journal) {
                 (Action::Emit(event), Some(journal)) => journal.event(&event),
-                (Action::Persist(keep), Some(journal)) => journal.keep(at_ms, keep),
+                (Action::Persist(keep), Some(journal)) => journal.keep(keep),
                 (Action::Stop(key), _) => self.parts.tools.sessions.stop(key),
                 // Streams, calls, timers and questions end with the driver.
                 _ => {}

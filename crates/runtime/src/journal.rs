@@ -36,9 +36,9 @@ impl Journal {
         }
     }
 
-    pub(crate) fn keep(&mut self, at_ms: u64, keep: Persist) {
+    pub(crate) fn keep(&mut self, keep: Persist) {
         if self.broken.is_none() {
-            self.rollout.keep(at_ms, keep);
+            self.rollout.keep(keep);
         }
     }
 

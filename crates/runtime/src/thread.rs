@@ -8,7 +8,7 @@ use std::sync::Arc;
 use engine::retry::RetryLimits;
 use engine::{
     AnswerCheck, Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn,
-    TurnOptions, TurnParts,
+    TurnOptions, TurnParts, UserTurnInput,
 };
 use history::Entry;
 use log::TurnContext;
@@ -208,7 +208,7 @@ impl Thread {
     /// future is dropped; its end is in the log, and the next turn continues from there.
     pub async fn run_turn(
         &mut self,
-        said: Vec<KnownItem>,
+        said: Vec<UserTurnInput>,
         control: &mut mpsc::Receiver<Control>,
         sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
@@ -219,17 +219,16 @@ impl Thread {
     pub async fn run_named_turn(
         &mut self,
         id: String,
-        said: Vec<KnownItem>,
+        said: Vec<UserTurnInput>,
         control: &mut mpsc::Receiver<Control>,
         sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
         let Self { parts, state } = self;
         let setup = std::mem::take(&mut state.setup);
         let options = parts.turn_options(state);
-        let started_ms = options.started_ms;
         let turn = Turn::start(std::mem::take(&mut state.context), options, setup, said);
         parts.begin_turn(state, id);
-        driver::drive(parts, state, turn, started_ms, control, sink).await
+        driver::drive(parts, state, turn, control, sink).await
     }
 
     /// Replaces the history by a summary of it.
@@ -240,10 +239,9 @@ impl Thread {
     ) -> Outcome {
         let Self { parts, state } = self;
         let options = parts.turn_options(state);
-        let started_ms = options.started_ms;
         let turn = Turn::start_compaction(std::mem::take(&mut state.context), options);
         parts.begin_turn(state, id::turn());
-        driver::drive(parts, state, turn, started_ms, control, sink).await
+        driver::drive(parts, state, turn, control, sink).await
     }
 
     /// Kills all running commands, closes the log, and returns the commands.

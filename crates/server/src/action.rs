@@ -3,10 +3,11 @@
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::usage::Usage;
+use protocol::user::UserInput;
 use serde_json::value::RawValue;
 
 use crate::message::{RequestId, RpcError};
-use crate::request::{Settings, TurnsList, UserInput};
+use crate::request::{Settings, TurnsList};
 use crate::wire::{Thread, ThreadSettings};
 
 /// What a connection knows about the program it belongs to.
@@ -121,6 +122,8 @@ pub enum Action {
         thread: ThreadId,
         turn: String,
         input: Vec<UserInput>,
+        /// The client's id for the message.
+        client_id: Option<String>,
         /// The text of a schema that the answer must match.
         schema: Option<String>,
     },

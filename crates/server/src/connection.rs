@@ -23,7 +23,7 @@ use crate::action::{Action, Facts, Input, Loading, OpenedThread, Reading};
 use crate::lines::LINE_BYTES_MAX;
 use crate::message::{Envelope, Incoming, RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
-use crate::past::PREVIEW_BYTES_MAX;
+use crate::past::preview;
 use crate::request::{Initialize, Request, Resume, Settings, TurnStart, UserInput};
 use crate::turn::TurnFace;
 use crate::wire::{Status, Thread, ThreadSettings};
@@ -377,7 +377,7 @@ impl Connection {
         let checked = schema.as_deref().map_or(Ok(()), self.facts.check_schema);
         checked.map_err(|why| RpcError::invalid(format!("outputSchema: {why}")))?;
         let loaded = self.loaded(thread)?;
-        if input.is_empty() {
+        if input.iter().all(|part| matches!(part, UserInput::Mention { .. })) {
             return Err(RpcError::invalid("input is empty: say something"));
         }
         if let Some(turn) = &loaded.turn {
@@ -392,23 +392,16 @@ impl Connection {
         loaded.saved |= !loaded.thread.ephemeral;
         loaded.failed = false;
         (loaded.thread.updated_at, loaded.thread.recency_at) = (now, now);
-        if let (true, Some(UserInput::Text { text, .. })) =
-            (loaded.thread.preview.is_empty(), input.first())
-        {
-            let end = text.floor_char_boundary(PREVIEW_BYTES_MAX);
-            text[..end].clone_into(&mut loaded.thread.preview);
+        if loaded.thread.preview.is_empty() {
+            loaded.thread.preview = preview(&input);
         }
-        let face = TurnFace::new(
-            thread.to_string(),
-            turn.clone(),
-            input.clone(),
-            client_user_message_id,
-            loaded.window,
-        );
+        let face = TurnFace::new(thread.to_string(), turn.clone(), loaded.window);
         let shown = json!({"turn": face.turn()});
         loaded.turn = Some(face);
         self.reply(id, Ok(shown));
-        self.actions.push_back(Action::Run { thread, turn, input, schema });
+        let input = input.into_iter().map(Into::into).collect();
+        let client_id = client_user_message_id;
+        self.actions.push_back(Action::Run { thread, turn, input, client_id, schema });
         Ok(())
     }
 

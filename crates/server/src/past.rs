@@ -7,7 +7,9 @@ use log::{
     EventStep, ItemStep, Line, LogEvent, LoggedBody, LoggedItem, Replay, SessionMeta, Step, TurnEnd,
 };
 use protocol::item::{ItemBody, user_message_name};
+use protocol::open::Open;
 use protocol::responses::{CallOutput, KnownItem, OutputBody};
+use protocol::user;
 use serde_json::{Map, Value};
 
 use crate::request::{ItemsView, UserInput};
@@ -160,8 +162,8 @@ impl PastThread {
             Some(LogEvent::ItemCompleted(completed)) => self.item(*completed),
             // Older files have these instead of items.
             Some(LogEvent::UserMessage(said)) if !self.numbered => {
-                let content = vec![log::item::text_part(&said.message)];
-                self.untimed_item(LoggedBody::UserMessage(content));
+                let message = said.into_message();
+                self.untimed_item(LoggedBody::Item(ItemBody::UserMessage(message)));
             }
             Some(LogEvent::AgentMessage(said)) if !self.numbered => {
                 let text = said.message;
@@ -236,10 +238,8 @@ impl PastThread {
                 if id.is_empty() {
                     *id = user_message_name(&turn, held.said);
                 }
-                if self.preview.is_empty()
-                    && let Some(UserInput::Text { text, .. }) = content.first()
-                {
-                    self.preview = text[..text.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned();
+                if self.preview.is_empty() {
+                    self.preview = preview(content);
                 }
             }
             Body::AgentMessage { id, .. } if id.is_empty() => {
@@ -308,6 +308,16 @@ impl PastThread {
     }
 }
 
+/// Returns the preview of a thread that begins with this message.
+pub(crate) fn preview(content: &[UserInput]) -> String {
+    let text = content.iter().find_map(|part| match part {
+        UserInput::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let text = text.unwrap_or_default();
+    text[..text.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned()
+}
+
 fn turn_error(error: TaskError) -> TurnError {
     TurnError::new(error.message, to_camel(error.codex_error_info), None)
 }
@@ -318,11 +328,6 @@ fn body(item: LoggedItem) -> Option<Body> {
     let duration_ms =
         duration.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     match body {
-        LoggedBody::UserMessage(parts) => {
-            // Unknown parts are not shown.
-            let parts = parts.iter().filter_map(|part| serde_json::from_str(part.as_str()).ok());
-            Some(Body::UserMessage { id, client_id: None, content: parts.collect() })
-        }
         LoggedBody::Item(body) => Body::from_item(id, &body, Some(duration_ms)),
         LoggedBody::Unknown(_) => None,
     }
@@ -331,8 +336,8 @@ fn body(item: LoggedItem) -> Option<Body> {
 /// Returns the approximate size of an item in bytes.
 fn item_bytes(item: &LoggedItem) -> usize {
     let texts = match &item.body {
-        LoggedBody::UserMessage(parts) => parts.iter().map(|part| part.as_str().len()).sum(),
         LoggedBody::Item(body) => match body {
+            ItemBody::UserMessage(message) => message.content.iter().map(part_bytes).sum(),
             ItemBody::AgentMessage { text } | ItemBody::Plan { text } => text.len(),
             ItemBody::Reasoning { summary, content } => {
                 summary.iter().chain(content).map(String::len).sum()
@@ -349,6 +354,23 @@ fn item_bytes(item: &LoggedItem) -> usize {
         LoggedBody::Unknown(raw) => raw.as_str().len(),
     };
     texts + ITEM_BYTES
+}
+
+fn part_bytes(part: &Open<user::UserInput>) -> usize {
+    let bytes = match part {
+        Open::Known(user::UserInput::Text { text, text_elements }) => {
+            let placeholders = text_elements.iter().map(|it| it.placeholder.as_deref());
+            let elements = placeholders.map(|text| text.unwrap_or_default().len() + ITEM_BYTES);
+            text.len() + elements.sum::<usize>()
+        }
+        Open::Known(user::UserInput::Image { image_url, .. }) => image_url.len(),
+        Open::Known(user::UserInput::LocalImage { path, .. }) => path.len(),
+        Open::Known(
+            user::UserInput::Skill { name, path } | user::UserInput::Mention { name, path },
+        ) => name.len() + path.len(),
+        Open::Unknown(raw) => raw.as_str().len(),
+    };
+    bytes + ITEM_BYTES
 }
 
 fn output_text(item: ItemStep<'_>) -> Option<String> {
@@ -524,6 +546,52 @@ mod tests {
         let thread = play(ItemsView::Summary, 1 << 20, false, &lines);
         assert_eq!(shown(&thread), ["t1 Interrupted t1-user-1,t1-1"]);
         assert_eq!(thread.history_mode, HistoryMode::Legacy);
+    }
+
+    /// Pictures and spans of what the user said, in logs of the reference and in older files.
+    #[test]
+    fn what_the_user_said_besides_text() {
+        let span = json!({"byte_range": {"start": 0, "end": 1}, "placeholder": "p"});
+        let content = json!([
+            {"type": "text", "text": "é", "text_elements": [span]},
+            {"type": "image", "image_url": "data:x"},
+            {"type": "local_image", "path": "/a.png", "detail": "low"},
+            {"type": "mention", "name": "m", "path": "/m"},
+            {"type": "audio", "audio_url": "newer than this build"},
+        ]);
+        let item = json!({"type": "UserMessage", "id": "u", "client_id": "c", "content": content});
+        let old = json!({
+            "type": "user_message", "message": "é", "images": ["data:x"],
+            "local_images": ["/a.png"], "text_elements": [span],
+        });
+        let text = json!({"type": "text", "text": "é", "text_elements": [
+            {"byteRange": {"start": 0, "end": 1}, "placeholder": "p"},
+        ]});
+        let image = json!({"type": "image", "url": "data:x", "detail": null});
+        let file = |detail| json!({"type": "localImage", "detail": detail, "path": "/a.png"});
+        let mention = json!({"type": "mention", "name": "m", "path": "/m"});
+        for (numbered, line, client_id, want) in [
+            (
+                true,
+                json!({"type": "item_completed", "item": item}),
+                json!("c"),
+                json!([text, image, file(Some("low")), mention]),
+            ),
+            (false, old, Value::Null, json!([text, image, file(None)])),
+            // Files that say nothing of pictures.
+            (
+                false,
+                json!({"type": "user_message", "message": "é", "images": null}),
+                Value::Null,
+                json!([{"type": "text", "text": "é", "text_elements": []}]),
+            ),
+        ] {
+            let lines = [event(json!({"type": "task_started", "turn_id": "t1"})), event(line)];
+            let thread = play(ItemsView::Summary, 1 << 20, numbered, &lines);
+            let shown = json!(thread.turns[0].items[0]);
+            assert_eq!((&shown["content"], &shown["clientId"]), (&want, &client_id));
+            assert_eq!(thread.preview, "é");
+        }
     }
 
     /// Files from before turns were marked.

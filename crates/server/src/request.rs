@@ -1,6 +1,9 @@
 //! Requests of a client: the supported methods and their parameters.
 
+use std::ops::Range;
+
 use protocol::id::ThreadId;
+use protocol::user::{self, ImageDetail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -89,7 +92,9 @@ impl Request {
             "turn/start" => {
                 let thread = of_thread(&fields)?;
                 check_approval(fields.get("approvalPolicy"))?;
-                Self::TurnStart(TurnStart { thread, ..read(fields)? })
+                let start: TurnStart = read(fields)?;
+                check_input(&start.input)?;
+                Self::TurnStart(TurnStart { thread, ..start })
             }
             "turn/interrupt" => {
                 #[derive(Deserialize)]
@@ -266,22 +271,90 @@ pub struct TurnStart {
 }
 
 /// A part of the user's input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum UserInput {
     Text {
         text: String,
-        /// Placeholders in the text; returned unchanged.
+        /// Spans of the text that the client shows in its own way.
         #[serde(default)]
-        text_elements: Vec<Value>,
+        text_elements: Vec<TextElement>,
     },
     /// An image at a URL.
     Image {
         /// The URL; usually a `data:` URL.
         url: String,
+        #[serde(default)]
+        detail: Option<ImageDetail>,
     },
     /// An image in a file.
-    LocalImage { path: String },
+    LocalImage {
+        #[serde(default)]
+        detail: Option<ImageDetail>,
+        /// Path of the file.
+        path: String,
+    },
+    /// A skill that the user chose.
+    Skill {
+        name: String,
+        /// Path of its instructions.
+        path: String,
+    },
+    /// Something that the user refers to. It is shown, and the model does not get it.
+    Mention {
+        name: String,
+        /// Its path or URL.
+        path: String,
+    },
+}
+
+/// A span of a text that a client shows in its own way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TextElement {
+    /// In bytes.
+    pub byte_range: Range<usize>,
+    /// What is shown instead.
+    #[serde(default)]
+    pub placeholder: Option<String>,
+}
+
+impl From<UserInput> for user::UserInput {
+    fn from(input: UserInput) -> Self {
+        match input {
+            UserInput::Text { text, text_elements } => {
+                let element = |TextElement { byte_range, placeholder }| user::TextElement {
+                    byte_range,
+                    placeholder,
+                };
+                let text_elements = text_elements.into_iter().map(element).collect();
+                Self::Text { text, text_elements }
+            }
+            UserInput::Image { url, detail } => Self::Image { image_url: url, detail },
+            UserInput::LocalImage { path, detail } => Self::LocalImage { path, detail },
+            UserInput::Skill { name, path } => Self::Skill { name, path },
+            UserInput::Mention { name, path } => Self::Mention { name, path },
+        }
+    }
+}
+
+impl From<user::UserInput> for UserInput {
+    fn from(input: user::UserInput) -> Self {
+        match input {
+            user::UserInput::Text { text, text_elements } => {
+                let element = |user::TextElement { byte_range, placeholder }| TextElement {
+                    byte_range,
+                    placeholder,
+                };
+                let text_elements = text_elements.into_iter().map(element).collect();
+                Self::Text { text, text_elements }
+            }
+            user::UserInput::Image { image_url, detail } => Self::Image { url: image_url, detail },
+            user::UserInput::LocalImage { path, detail } => Self::LocalImage { path, detail },
+            user::UserInput::Skill { name, path } => Self::Skill { name, path },
+            user::UserInput::Mention { name, path } => Self::Mention { name, path },
+        }
+    }
 }
 
 /// A placeholder for an id that is filled in later.
@@ -323,6 +396,20 @@ fn check_approval(policy: Option<&Value>) -> Result<(), RpcError> {
         Some(policy) if policy == "never" => Ok(()),
         Some(policy) => Err(RpcError::invalid(format!(
             "approvalPolicy {policy}: this build does not ask yet; use \"never\""
+        ))),
+    }
+}
+
+/// Refuses parts of the user's input that the model would have to get and would not.
+fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
+    let skill = input.iter().find_map(|part| match part {
+        UserInput::Skill { name, .. } => Some(name),
+        _ => None,
+    });
+    match skill {
+        None => Ok(()),
+        Some(name) => Err(RpcError::invalid(format!(
+            "turn/start.input: the skill {name:.100} cannot be used, as this build has no skills yet"
         ))),
     }
 }
@@ -369,10 +456,11 @@ const UNSUPPORTED: [(&str, &[&str]); 4] = [
 
 #[cfg(test)]
 mod tests {
+    use protocol::user;
     use serde_json::value::to_raw_value;
     use serde_json::{Value, json};
 
-    use super::{METHODS, Request, Settings};
+    use super::{METHODS, Request, Settings, UserInput};
     use crate::message::{INVALID_REQUEST, METHOD_NOT_FOUND};
 
     const ID: &str = "01a1e055-b282-7523-b985-c798177efe12";
@@ -404,6 +492,20 @@ mod tests {
         refused("turn/start", json!({"threadId": ID}), bad, "input");
         refused("turn/start", json!({"threadId": ID, "input": [{"type": "audio"}]}), bad, "audio");
         refused("turn/start", json!({"threadId": ID, "input": [], "model": "m"}), bad, "model");
+        for (part, words) in [
+            (json!({"type": "skill", "name": "deploy", "path": "/s"}), "no skills yet"),
+            (json!({"type": "image", "fileId": "f"}), "url"),
+            (json!({"type": "localImage", "path": "/a", "detail": "huge"}), "huge"),
+            (json!({"type": "text", "text": "a", "text_elements": ["b"]}), "TextElement"),
+            (
+                json!({"type": "text", "text": "a", "text_elements": [
+                    {"byteRange": {"start": -1, "end": 2}},
+                ]}),
+                "-1",
+            ),
+        ] {
+            refused("turn/start", json!({"threadId": ID, "input": [part]}), bad, words);
+        }
         refused("turn/interrupt", json!({"threadId": ID}), bad, "turnId");
         for method in METHODS {
             let error = Request::parse(method, None).expect_err(method);
@@ -426,6 +528,28 @@ mod tests {
         let params = json!({"threadId": ID, "excludeTurns": true, "cwd": "/w"});
         let Ok(Request::ThreadFork(fork)) = parse("thread/fork", &params) else { panic!() };
         assert_eq!((fork.turns, fork.settings.cwd.as_deref()), (false, Some("/w")));
+    }
+
+    /// What a client gives comes back to it as it was, through our own form of it.
+    #[test]
+    fn input_of_every_kind() {
+        let input = json!([
+            {"type": "text", "text": "look", "text_elements": [
+                {"byteRange": {"start": 0, "end": 4}, "placeholder": "[x]"},
+                {"byteRange": {"start": 4, "end": 4}, "placeholder": null},
+            ]},
+            {"type": "localImage", "detail": null, "path": "/a.png"},
+            {"type": "image", "url": "data:x", "detail": "low"},
+            {"type": "mention", "name": "a", "path": "/a.txt"},
+        ]);
+        let params = json!({"threadId": ID, "input": input});
+        let Ok(Request::TurnStart(start)) = parse("turn/start", &params) else { panic!() };
+        let ours: Vec<_> = start.input.into_iter().map(user::UserInput::from).collect();
+        let back: Vec<_> = ours.into_iter().map(UserInput::from).collect();
+        assert_eq!(json!(back), input);
+        let skill = json!({"type": "skill", "name": "s", "path": "/s"});
+        let read: UserInput = serde_json::from_value(skill.clone()).unwrap();
+        assert_eq!(json!(UserInput::from(user::UserInput::from(read))), skill);
     }
 
     #[test]

@@ -5,20 +5,19 @@ use std::collections::HashMap;
 use log::cause::error_info;
 use protocol::event::{DeltaPart, Event};
 use protocol::id::ItemId;
-use protocol::item::{Item as EngineItem, ItemBody, StepStatus, user_message_name};
+use protocol::item::{Item as EngineItem, ItemBody, StepStatus};
 use serde_json::json;
 
 use crate::notification::{Notification, TokenUsage};
 use crate::past::to_camel;
-use crate::request::{ItemsView, UserInput};
+use crate::request::ItemsView;
 use crate::wire::{Body, Item, Status, Turn, TurnError, TurnStatus};
 
-/// Projects the events of one turn. Adds only the user's input, which the engine was given.
+/// Projects the events of one turn.
 #[derive(Clone, Debug)]
 pub struct TurnFace {
     thread: String,
     turn: Turn,
-    said: Option<(Vec<UserInput>, Option<String>)>,
     started_ms: u64,
     open: HashMap<ItemId, Open>,
     last_message: Option<Item>,
@@ -45,18 +44,11 @@ enum Kind {
 }
 
 impl TurnFace {
-    /// Creates the projection of a turn that starts with the user's input.
-    pub fn new(
-        thread: String,
-        turn: String,
-        said: Vec<UserInput>,
-        client_id: Option<String>,
-        window: Option<u64>,
-    ) -> Self {
+    /// Creates the projection of a turn that has not started.
+    pub fn new(thread: String, turn: String, window: Option<u64>) -> Self {
         Self {
             thread,
             turn: Turn::new(turn),
-            said: Some((said, client_id)),
             started_ms: 0,
             open: HashMap::new(),
             last_message: None,
@@ -152,17 +144,10 @@ impl TurnFace {
         self.started_ms = now_ms;
         self.turn.started_at = Some(now_ms / 1000);
         let thread_id = self.thread.clone();
-        let mut told = vec![
+        vec![
             self.status(Status::Active { active_flags: [] }),
             Notification::TurnStarted { thread_id, turn: self.turn.clone() },
-        ];
-        if let Some((content, client_id)) = self.said.take() {
-            let id = user_message_name(&self.turn.id, 1);
-            let body = Body::UserMessage { id, client_id, content };
-            told.push(self.begins(now_ms, body.clone()));
-            told.push(self.is_done(now_ms, now_ms, body));
-        }
-        told
+        ]
     }
 
     fn item_started(&mut self, item: &EngineItem) -> Vec<Notification> {
@@ -175,7 +160,8 @@ impl TurnFace {
             ItemBody::Reasoning { .. } => Kind::Reasoning { part: None },
             ItemBody::Command(_) => Kind::Command,
             ItemBody::Plan { .. } => Kind::Plan,
-            ItemBody::FileChange { .. }
+            ItemBody::UserMessage(_)
+            | ItemBody::FileChange { .. }
             | ItemBody::WebSearch { .. }
             | ItemBody::ToolCall(_)
             | ItemBody::RefusedCall(_)
@@ -336,6 +322,7 @@ mod tests {
     use protocol::error::{ErrorClass, RetryAdvice, TurnError as Cause, TurnErrorCause};
     use protocol::item::{Command, Status as ItemStatus, Step};
     use protocol::usage::Usage;
+    use protocol::user::{UserInput, UserMessage};
     use serde_json::Value;
 
     use super::*;
@@ -351,8 +338,7 @@ mod tests {
     /// Plays events, a second apart; compares the notifications, abbreviated.
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
-        let said = vec![UserInput::Text { text: "hi".into(), text_elements: Vec::new() }];
-        let mut face = TurnFace::new("th".into(), "tu".into(), said, None, Some(9));
+        let mut face = TurnFace::new("th".into(), "tu".into(), Some(9));
         let mut got = Vec::new();
         for (second, event) in (1..).zip(events) {
             for told in face.event(&at(event, second * 1000)) {
@@ -408,12 +394,7 @@ mod tests {
         format!("{method} {detail}")
     }
 
-    const BEGIN: [&str; 4] = [
-        "thread/status/changed active",
-        "turn/started nullnull",
-        "item/started tu-user-1 userMessage ",
-        "item/completed tu-user-1 userMessage ",
-    ];
+    const BEGIN: [&str; 2] = ["thread/status/changed active", "turn/started nullnull"];
 
     #[track_caller]
     fn check_turn(events: Vec<Event>, want: &[&str]) {
@@ -460,6 +441,52 @@ mod tests {
                 "thread/status/changed idle",
                 "turn/completed completed 1 9000",
             ],
+        );
+    }
+
+    #[test]
+    fn what_the_user_said() {
+        let element = protocol::user::TextElement { byte_range: 0..2, placeholder: None };
+        let message = UserMessage {
+            client_id: Some("mine".into()),
+            ..UserMessage::from_inputs([
+                UserInput::Text { text: "look".into(), text_elements: vec![element] },
+                UserInput::LocalImage { path: "/a.png".into(), detail: None },
+            ])
+        };
+        let body = ItemBody::UserMessage(message);
+        let said = EngineItem { user_number: Some(1), ..item(0, body) };
+        let steered = ItemBody::UserMessage(UserMessage::text("and that"));
+        let steered = EngineItem { user_number: Some(2), ..item(3, steered) };
+        check_turn(
+            vec![
+                Event::ItemStarted(said.clone()),
+                Event::ItemCompleted(said.clone()),
+                Event::ItemStarted(steered.clone()),
+                Event::ItemCompleted(steered),
+            ],
+            &[
+                "item/started tu-user-1 userMessage ",
+                "item/completed tu-user-1 userMessage ",
+                "item/started tu-user-2 userMessage ",
+                "item/completed tu-user-2 userMessage ",
+            ],
+        );
+        let mut face = TurnFace::new("th".into(), "tu".into(), None);
+        let told = face.event(&Event::ItemStarted(said));
+        let line: Value = serde_json::from_str(&told[0].line(0)).unwrap();
+        assert_eq!(
+            line["params"]["item"],
+            json!({
+                "type": "userMessage", "id": "tu-user-1", "clientId": "mine",
+                "content": [
+                    {"type": "text", "text": "look", "text_elements": [
+                        {"byteRange": {"start": 0, "end": 2}, "placeholder": null},
+                    ]},
+                    {"type": "localImage", "detail": null, "path": "/a.png"},
+                ],
+                "startedAtMs": 0, "completedAtMs": null,
+            })
         );
     }
 

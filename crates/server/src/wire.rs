@@ -414,6 +414,12 @@ impl Body {
     /// Converts an item of the engine; none if it is shown in another way.
     pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
+            ItemBody::UserMessage(message) => Self::UserMessage {
+                id,
+                client_id: message.client_id.clone(),
+                // A client knows no other kinds either.
+                content: message.inputs().cloned().map(Into::into).collect(),
+            },
             ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),
             ItemBody::Reasoning { summary, content } => {
                 Self::Reasoning { id, summary: summary.clone(), content: content.clone() }

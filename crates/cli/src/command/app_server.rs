@@ -23,7 +23,6 @@ use heddle::session::check_output_schema;
 use heddle::{Heddle, Thread, Turn, TurnHandle};
 use protocol::id::ThreadId;
 use server::lines::{Cut, Lines};
-use server::request::UserInput;
 use server::{Action, Connection, Facts, Input};
 use tokio::sync::{Notify, mpsc};
 
@@ -234,7 +233,11 @@ impl Hub {
                 // They are done for as long as the connection is served.
                 let _ = self.slow.send(slow);
             }
-            Action::Run { thread, turn, input, schema } => self.run(thread, turn, input, schema),
+            Action::Run { thread, turn, input, client_id, schema } => {
+                let input = input.into_iter().fold(heddle::Input::default(), heddle::Input::part);
+                let input = client_id.into_iter().fold(input, heddle::Input::client_id);
+                self.run(thread, turn, input, schema);
+            }
             Action::Interrupt(thread) => {
                 let loaded = self.loaded.borrow();
                 if let Some(turn) = loaded.get(&thread).and_then(|it| it.running.as_ref()) {
@@ -306,14 +309,13 @@ impl Hub {
     }
 
     /// Sends a turn to the task of a thread.
-    fn run(&self, thread: ThreadId, id: String, said: Vec<UserInput>, schema: Option<String>) {
+    fn run(&self, thread: ThreadId, id: String, input: heddle::Input, schema: Option<String>) {
         let mut loaded = self.loaded.borrow_mut();
         let (Some(task), Some(open)) =
             (loaded.get_mut(&thread), self.running.lock().get(&thread).cloned())
         else {
             return;
         };
-        let input = said.into_iter().fold(heddle::Input::default(), add_input);
         let mut turn = open.turn(input).with_id(id);
         if let Some(schema) = schema {
             // The schema was checked when the turn was requested.
@@ -340,13 +342,4 @@ async fn run_thread(hub: Rc<Hub>, thread: Thread, mut turns: mpsc::UnboundedRece
     hub.running.lock().remove(&id);
     drop(thread);
     let _ = hub.give(Input::Closed(id));
-}
-
-/// Adds input of a client to the user's input. Images are read when the turn starts.
-fn add_input(said: heddle::Input, input: UserInput) -> heddle::Input {
-    match input {
-        UserInput::Text { text, .. } => said.text(text),
-        UserInput::Image { url } => said.image_url(url),
-        UserInput::LocalImage { path } => said.image(path),
-    }
 }

@@ -266,6 +266,77 @@ fn a_thread_is_loaded_again() {
     client.end();
 }
 
+/// A picture of one pixel, and its bytes as text.
+const DOT: (&[u8], &str) = (
+    b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\
+      \x00\x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\
+      \x80Z4}k\x00\x00\x00\x00IEND\xaeB`\x82",
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+);
+
+/// Follows the recording of the reference (`app_turn_input_kinds`): what the user gave is shown as they gave
+/// it, by this process and by the next one; the model gets the text and the pictures.
+#[test]
+fn input_of_every_kind_survives() {
+    let server = answers(&["one", "two"]);
+    let lab = lab_for(&server);
+    let (path, url) =
+        (lab.workspace.path().join("a.png"), format!("data:image/png;base64,{}", DOT.1));
+    std::fs::write(&path, DOT.0).unwrap();
+    let element = json!({"byteRange": {"start": 0, "end": 4}, "placeholder": "[x]"});
+    let content = json!([
+        {"type": "text", "text": "look", "text_elements": [element]},
+        {"type": "localImage", "detail": null, "path": path},
+        {"type": "image", "url": url, "detail": null},
+        {"type": "mention", "name": "a", "path": "/a.txt"},
+    ]);
+    let mut client = Client::initialized(&lab, &[]);
+    let id = client.start_thread();
+    let params = json!({"threadId": id, "input": content, "clientUserMessageId": "mine"});
+    client.ask("turn/start", params).unwrap();
+    let (begun, _) = client.until("item/started");
+    let (done, _) = client.until("item/completed");
+    let said = &done["params"]["item"];
+    assert_eq!((&said["content"], &said["clientId"]), (&content, &json!("mine")));
+    assert_eq!(begun["params"]["item"]["content"], content);
+    client.until("turn/completed");
+    let sent = server.requests().last().unwrap().body["input"].clone();
+    let parts = &sent.as_array().unwrap().last().unwrap()["content"];
+    let image = |detail: &[&str]| {
+        let mut image = json!({"type": "input_image", "image_url": url});
+        detail.iter().for_each(|detail| image["detail"] = json!(detail));
+        image
+    };
+    let label = format!("<image name=[Image #1] path=\"{}\">", path.display());
+    assert_eq!(
+        *parts,
+        json!([
+            {"type": "input_text", "text": "look"},
+            {"type": "input_text", "text": label},
+            image(&["high"]),
+            {"type": "input_text", "text": "</image>"},
+            image(&[]),
+        ])
+    );
+    let steps = [json!({"type": "skill", "name": "s", "path": "/s"})];
+    let refused = client.ask("turn/start", json!({"threadId": id, "input": steps})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("no skills yet"), "{refused}");
+    let mention = [&content[3]];
+    let refused = client.ask("turn/start", json!({"threadId": id, "input": mention})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("input is empty"), "{refused}");
+    client.end();
+
+    let mut client = Client::initialized(&lab, &[]);
+    let read = client.ask("thread/read", json!({"threadId": id, "includeTurns": true})).unwrap();
+    assert_eq!(read["thread"]["turns"][0]["items"][0], *said);
+    assert_eq!(read["thread"]["preview"], "look");
+    client.ask("thread/resume", json!({"threadId": id})).unwrap();
+    assert_eq!(client.turn(&id, "and now?")["status"], "completed");
+    let again = server.requests().last().unwrap().body["input"].to_string();
+    assert!(again.contains(&parts.to_string()), "{again}");
+    client.end();
+}
+
 #[test]
 fn garbage_does_not_end_the_connection() {
     let server = answers(&["one"]);

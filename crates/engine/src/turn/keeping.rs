@@ -1,12 +1,13 @@
 //! The part of a turn that logs what happens, before the events that report it are shown.
 
 use protocol::event::Event;
+use protocol::item::{Item, ItemBody};
 use protocol::persist::Persist;
 use protocol::repair::Repair;
 use protocol::responses::KnownItem;
 
 use super::{Action, Turn};
-use crate::context::{Origin, Pushed};
+use crate::context::{Origin, Pushed, UserTurnInput};
 
 impl Turn {
     /// Adds an item to the history and to the log.
@@ -21,8 +22,21 @@ impl Turn {
             self.emit(Event::HistoryRepaired(lost));
         }
         if let Some(wire) = sent {
-            self.keep(Persist::Item { wire, said: origin == Origin::User });
+            self.keep(Persist::Item(wire));
         }
+    }
+
+    /// Adds input of the user to the history and to the log, and shows it.
+    pub(super) fn push_user(&mut self, input: UserTurnInput) {
+        let UserTurnInput { item, message } = input;
+        self.push(Origin::User, item);
+        self.user_messages += 1;
+        let item = Item {
+            user_number: Some(self.user_messages),
+            ..Item::new(self.new_item(), ItemBody::UserMessage(message))
+        };
+        self.emit(Event::ItemStarted(item.clone()));
+        self.emit(Event::ItemCompleted(item));
     }
 
     /// Writes outputs of calls that cannot enter the history yet to the log, and shows their items.

@@ -24,7 +24,7 @@ impl Kept {
 
     pub(crate) fn take(&mut self, keep: Persist) {
         match keep {
-            Persist::Item { wire, .. } => {
+            Persist::Item(wire) => {
                 let item: Value = serde_json::from_str(wire.as_str()).unwrap();
                 if let (Some(call), Some(_)) = (item["call_id"].as_str(), item.get("output")) {
                     self.late.insert(call.to_owned());
@@ -47,6 +47,12 @@ impl Kept {
     pub(crate) fn check(&self, input: &[&RawValue]) {
         let input: Vec<_> = input.iter().map(|item| item.get()).collect();
         assert_eq!(self.items, input, "the log and the history differ");
+    }
+
+    /// Returns whether a message with this text is in the log.
+    pub(crate) fn has_message(&self, text: &str) -> bool {
+        let text = serde_json::to_string(text).unwrap();
+        self.items.iter().any(|item| item.contains(&text))
     }
 
     /// Returns whether the output of a call is in the log.

@@ -15,7 +15,7 @@ use engine::context::user_message;
 use engine::retry::{DEADLINE, RetryLimits};
 use engine::{
     Action, AnswerCheck, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report,
-    ToolTraits, Turn, TurnOptions, TurnParts, prompt,
+    ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
@@ -188,6 +188,8 @@ struct World<'a> {
     attempts: u32,
     retrying: bool,
     calls_total: u32,
+    /// Messages of the user that were shown as completed.
+    shown_messages: Vec<String>,
     happened: Vec<&'static str>,
     notice: Option<Duration>,
     last_event: Option<Event>,
@@ -213,7 +215,12 @@ impl<'a> World<'a> {
     ) -> Self {
         Self {
             kept: Kept::new(&context.input()),
-            turn: Turn::start(context, options.clone(), Vec::new(), vec![user_message("go")]),
+            turn: Turn::start(
+                context,
+                options.clone(),
+                Vec::new(),
+                vec![UserTurnInput::text("go")],
+            ),
             rng,
             log,
             now_ms: 0,
@@ -240,6 +247,7 @@ impl<'a> World<'a> {
             attempts: 0,
             retrying: false,
             calls_total: 0,
+            shown_messages: Vec::new(),
             happened: vec!["turn"],
             notice: None,
             last_event: None,
@@ -283,7 +291,7 @@ impl<'a> World<'a> {
         if wild && self.rng.one_in(25) {
             let text = format!("steer {}", self.rng.next_u64());
             self.steered.push(text.clone());
-            return self.accept(Input::Steer(vec![user_message(text)]));
+            return self.accept(Input::Steer(vec![UserTurnInput::text(text)]));
         }
         if wild && self.rng.one_in(12) {
             return self.stray();
@@ -648,8 +656,13 @@ impl<'a> World<'a> {
             Event::Typed { item, .. } => {
                 assert!(item.is_none_or(|item| open.contains_key(&item)), "{item:?} is not open");
             }
-            Event::ItemCompleted(Item { id, call_id, body, .. }) => {
+            Event::ItemCompleted(Item { id, call_id, body, user_number, .. }) => {
                 self.completed.extend(call_id.clone());
+                if let ItemBody::UserMessage(message) = body {
+                    self.shown_messages.push(message.joined_text());
+                    assert_eq!(*user_number, Some(self.shown_messages.len() as u64));
+                    assert!(self.kept.has_message(self.shown_messages.last().unwrap()));
+                }
                 if matches!(body, ItemBody::ToolCall(_)) {
                     let call_id = call_id.as_deref().unwrap();
                     assert!(self.kept.has_output(call_id), "the output of {call_id} is not kept");
@@ -777,6 +790,8 @@ impl<'a> World<'a> {
             let said = self.history.messages().iter().filter(|message| *message == text).count();
             assert_eq!(said, 1, "`{text}` was lost or doubled");
         }
+        assert_eq!(self.shown_messages[0], "go");
+        assert_eq!(self.shown_messages[1..], self.steered, "what the user said is shown once");
         for text in &self.told {
             let told = self.history.messages().iter().filter(|message| *message == text).count();
             assert_eq!(told, 1, "`{text}` was lost or doubled");
@@ -790,7 +805,7 @@ impl<'a> World<'a> {
         let shown = shown();
         for input in [
             Input::Interrupt,
-            Input::Steer(vec![user_message("late")]),
+            Input::Steer(vec![UserTurnInput::text("late")]),
             Input::Returned(key, OutputBody::Text("late".into())),
             Input::Reported(key, Report::Started(shown.clone())),
             Input::Reported(key, Report::Ended(shown)),

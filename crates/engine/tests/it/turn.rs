@@ -17,7 +17,7 @@ use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
     Action, AnswerCheck, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose,
-    Report, ToolTraits, Turn, TurnOptions, TurnParts, prompt,
+    Report, ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
@@ -149,7 +149,7 @@ impl Play {
             context.push(Origin::Setup, user_message("setup"));
             self.kept = Kept::new(&context.input());
             self.history = History::default();
-            let said = vec![user_message(said)];
+            let said = vec![UserTurnInput::text(said)];
             let turn = Turn::start(context, self.options.clone(), Vec::new(), said);
             self.turn = Some(turn);
         } else if let Some(said) = input.strip_prefix("again ") {
@@ -157,7 +157,8 @@ impl Play {
             let TurnParts { context, usage, context_tokens, numbers } = parts;
             let options = self.options.clone();
             let options = TurnOptions { usage, context_tokens, numbers, ..options };
-            self.turn = Some(Turn::start(context, options, Vec::new(), vec![user_message(said)]));
+            self.turn =
+                Some(Turn::start(context, options, Vec::new(), vec![UserTurnInput::text(said)]));
         } else if input == "compact" {
             let parts = self.turn.take().unwrap().take_parts();
             self.turn = Some(Turn::start_compaction(parts.context, self.options.clone()));
@@ -336,7 +337,7 @@ fn read_input(input: &str) -> Input {
         }
         "over" => Input::WaitOver,
         "silence" => Input::Silence(Duration::from_secs(rest.parse().unwrap())),
-        "steer" => Input::Steer(vec![user_message(rest)]),
+        "steer" => Input::Steer(vec![UserTurnInput::text(rest)]),
         "interrupt" => Input::Interrupt,
         "store-failed" => Input::StoreFailed(rest.to_owned()),
         _ => panic!("no input {input}"),
@@ -496,8 +497,11 @@ fn shown(command: String) -> ItemBody {
     })
 }
 
-fn brief_item(Item { id, body, decision, .. }: &Item) -> String {
+fn brief_item(Item { id, body, decision, user_number, .. }: &Item) -> String {
     let body = match body {
+        ItemBody::UserMessage(message) => {
+            format!("user {} {:?}", user_number.unwrap(), message.joined_text())
+        }
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
         ItemBody::Reasoning { summary, content } if content.is_empty() => {
             format!("reasoning {summary:?}")

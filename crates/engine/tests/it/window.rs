@@ -4,7 +4,7 @@ use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
     Action, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, ToolTraits, Turn,
-    TurnOptions, TurnParts,
+    TurnOptions, TurnParts, UserTurnInput,
 };
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
 use protocol::event::Event;
@@ -80,7 +80,7 @@ impl Thread {
             seed: 1,
             answer_check: None,
         };
-        let mut turn = Turn::start(context, options, Vec::new(), vec![user_message(said)]);
+        let mut turn = Turn::start(context, options, Vec::new(), vec![UserTurnInput::text(said)]);
         let mut called = self.case.returned == 0;
         let outcome = loop {
             match turn.poll().expect("the turn waits for nothing") {

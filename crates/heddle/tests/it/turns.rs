@@ -1,8 +1,8 @@
 //! Turns: their events, results and structured answers, and how they are steered and interrupted.
 
 use futures_util::StreamExt as _;
-use heddle::events::{DeltaPart, Event, ItemBody};
-use heddle::{Reducer, ThreadSpec, TurnError, Usage};
+use heddle::events::{DeltaPart, Event, ItemBody, UserInput, UserMessage};
+use heddle::{Input, Reducer, ThreadSpec, TurnError, Usage};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -95,6 +95,45 @@ async fn steering_and_interrupting() {
     }
     assert!(matches!(last, Some(Event::TurnInterrupted { .. })));
     assert!(matches!(turn.result(), Err(TurnError::Interrupted { .. })));
+}
+
+/// The user's messages are items with their inputs. They are in events, but not in the result.
+#[tokio::test]
+async fn messages_of_the_user() {
+    let lab = Lab::new();
+    let answers = vec![vec![call("a")], vec![message("both")]];
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+    let mention = UserInput::Mention { name: "m".into(), path: "/m".into() };
+    let input = Input::from("look").image("no such.png").part(mention.clone()).client_id("mine");
+    let mut turn = thread.turn(input);
+    let (id, handle) = (turn.id().to_owned(), turn.handle());
+    let (mut begun, mut said) = (Vec::new(), Vec::new());
+    while let Some(event) = turn.next().await {
+        match event {
+            Event::TurnStarted { .. } => assert!(handle.steer("and this").await),
+            Event::ItemStarted(item) => begun.push(item),
+            Event::ItemCompleted(item) if matches!(item.body, ItemBody::UserMessage(_)) => {
+                said.push(item);
+            }
+            _ => {}
+        }
+    }
+    let result = turn.result().unwrap();
+    assert!(!result.items.iter().any(|item| matches!(item.body, ItemBody::UserMessage(_))));
+    assert_eq!(result.items.len(), 2);
+    let file = UserInput::LocalImage { path: "no such.png".into(), detail: None };
+    let message = UserMessage {
+        client_id: Some("mine".into()),
+        ..UserMessage::from_inputs([UserInput::text("look"), file, mention])
+    };
+    assert_eq!(said[0].body, ItemBody::UserMessage(message));
+    assert_eq!(said[1].body, ItemBody::UserMessage(UserMessage::text("and this")));
+    let names: Vec<_> = said.iter().map(|item| item.name(&id)).collect();
+    assert_eq!(names, [format!("{id}-user-1"), format!("{id}-user-2")]);
+    assert!(said.iter().all(|item| begun.iter().any(|begun| begun.id == item.id)));
+    // The model is told of the picture that could not be read.
+    let requests = lab.requests.lock().unwrap();
+    assert!(requests[0]["input"].to_string().contains("no such.png` could not be read"));
 }
 
 /// The output of a command is reported while it runs, and in full at its end.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use log::event::{
     AgentMessage, ItemCompleted, TaskComplete, TaskError, TaskStarted, ThreadRolledBack,
-    ThreadSettings, ThreadSettingsApplied, TokenCount, TokenInfo, TurnAborted, UserMessage,
+    ThreadSettings, ThreadSettingsApplied, TokenCount, TokenInfo, TurnAborted, UserMessageEvent,
 };
-use log::item::{OutputInCall, text_part};
+use log::item::OutputInCall;
 use log::{
     CallReturned, Compacted, Line, LogEvent, LoggedBody, LoggedItem, Record, SessionMeta,
     TokenUsage, Tombstone, TotalledUsage, TurnContext,
@@ -24,6 +24,7 @@ use protocol::item::{
 use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
 use protocol::usage::Usage;
+use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::json;
 
 fn text() -> BoxedStrategy<String> {
@@ -84,6 +85,32 @@ fn command() -> BoxedStrategy<Command> {
         .boxed()
 }
 
+fn user_message() -> BoxedStrategy<UserMessage> {
+    let element = (any::<[u16; 2]>(), of(text())).prop_map(|([start, end], placeholder)| {
+        TextElement { byte_range: start.into()..end.into(), placeholder }
+    });
+    let details =
+        vec![ImageDetail::Auto, ImageDetail::Low, ImageDetail::High, ImageDetail::Original];
+    let detail = of(select(details));
+    let input = prop_oneof![
+        3 => (text(), vec(element, 0..3))
+            .prop_map(|(text, text_elements)| UserInput::Text { text, text_elements }),
+        1 => (text(), detail.clone())
+            .prop_map(|(image_url, detail)| UserInput::Image { image_url, detail }),
+        1 => (text(), detail).prop_map(|(path, detail)| UserInput::LocalImage { path, detail }),
+        1 => (text(), text()).prop_map(|(name, path)| UserInput::Skill { name, path }),
+        1 => (text(), text()).prop_map(|(name, path)| UserInput::Mention { name, path }),
+    ];
+    let part = prop_oneof![
+        6 => input.prop_map(Open::Known),
+        1 => raw().prop_map(Open::Unknown),
+        1 => Just(Open::Unknown(serde_json::from_str(r#"{ "type":"text" }"#).unwrap())),
+    ];
+    (vec(part, 0..4), of(text()))
+        .prop_map(|(content, client_id)| UserMessage { content, client_id })
+        .boxed()
+}
+
 fn body() -> BoxedStrategy<ItemBody> {
     let change = (
         "/[a-z]{1,8}",
@@ -119,6 +146,7 @@ fn body() -> BoxedStrategy<ItemBody> {
     let reasons =
         vec![CompactionReason::Requested, CompactionReason::NearlyFull, CompactionReason::Refused];
     prop_oneof![
+        user_message().prop_map(ItemBody::UserMessage),
         text().prop_map(|text| ItemBody::AgentMessage { text: text.into() }),
         (vec(text(), 0..3), vec(text(), 0..3))
             .prop_map(|(summary, content)| ItemBody::Reasoning { summary, content }),
@@ -182,11 +210,8 @@ fn item() -> BoxedStrategy<LoggedItem> {
             LoggedItem::from_item("t1", &item)
         },
     );
-    let users = (text(), vec(text(), 0..3)).prop_map(|(id, texts)| {
-        LoggedItem::user_message(id, texts.iter().map(|text| text_part(text)).collect())
-    });
     let unknown = raw().prop_map(|raw| LoggedItem::new(String::new(), LoggedBody::Unknown(raw)));
-    prop_oneof![8 => engines, 1 => users, 1 => unknown].boxed()
+    prop_oneof![9 => engines, 1 => unknown].boxed()
 }
 
 fn cause() -> BoxedStrategy<TurnErrorCause> {
@@ -279,9 +304,7 @@ fn event() -> BoxedStrategy<LogEvent> {
         complete,
         aborted,
         completed,
-        text().prop_map(|message| {
-            LogEvent::UserMessage(UserMessage { message, images: Vec::new() })
-        }),
+        user_message().prop_map(|message| LogEvent::UserMessage(UserMessageEvent::from(&message))),
         text().prop_map(|text| LogEvent::AgentMessage(AgentMessage { message: text.into() })),
         count,
         any::<u64>()
@@ -355,6 +378,14 @@ proptest! {
         let read = Record::from_line(&line).unwrap();
         prop_assert_eq!(&read, &record);
         prop_assert_eq!(line_of(&read), text);
+    }
+
+    /// The older form of a message has fewer fields, and says the same.
+    #[test]
+    fn a_message_of_the_user_reads_back(message in user_message()) {
+        let event = UserMessageEvent::from(&message);
+        prop_assert_eq!(&event.message, &message.joined_text());
+        prop_assert_eq!(event.into_message(), message);
     }
 
     #[test]

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use engine::Outcome;
-use engine::context::user_message;
+use engine::{Outcome, UserTurnInput};
 use policy::{Ask, Because, Decision, Place, Verdict};
 use protocol::approval::{Answer, Scope, Subject};
 use runtime::Control;
@@ -47,10 +46,10 @@ fn check(answer: Answer, end: &str, told: [&str; 2], done: bool) {
         let mut host = Host::new(&script(call)).asked([Reaction::Say(answer.clone())]);
         let seen = host.run();
         let want = [
-            "started 0 InProgress",
-            "asked 0 about 0",
+            "started 1 InProgress",
+            "asked 0 about 1",
             &format!("answered 0 {answer:?}"),
-            &format!("ended 0 {end}"),
+            &format!("ended 1 {end}"),
             "completed",
         ];
         assert_eq!(seen.events, want);
@@ -90,10 +89,10 @@ fn questions_carry_what_a_person_needs() {
 #[test]
 fn a_cancel_ends_the_turn() {
     let calls = [escalated("c1", "touch SCRATCH/f"), patch("c1", "SCRATCH/f")];
-    for (call, ended) in calls.iter().zip([vec!["ended 0 Declined"], vec![]]) {
+    for (call, ended) in calls.iter().zip([vec!["ended 1 Declined"], vec![]]) {
         let mut host = Host::new(&script(call)).asked([Reaction::Say(Answer::Cancel)]);
         let seen = host.run();
-        let begun = ["started 0 InProgress", "asked 0 about 0", "answered 0 Cancel"];
+        let begun = ["started 1 InProgress", "asked 0 about 1", "answered 0 Cancel"];
         let want: Vec<_> = begun.into_iter().chain(ended).chain(["interrupted"]).collect();
         assert_eq!(seen.events, want);
         assert_eq!(seen.outcome, Outcome::Interrupted);
@@ -110,7 +109,7 @@ fn no_answer_in_time() {
     let begun = Instant::now();
     let seen = host.run();
     assert!(begun.elapsed() < Duration::from_secs(100), "time was really waited for");
-    assert_eq!(seen.events[2..4], ["answered 0 TimedOut", "ended 0 Failed"]);
+    assert_eq!(seen.events[2..4], ["answered 0 TimedOut", "ended 1 Failed"]);
     assert!(seen.told[0].contains("timed out"), "{:?}", seen.told);
     assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
@@ -119,7 +118,7 @@ fn no_answer_in_time() {
 fn no_approver() {
     let mut host = Host::new(&script(&escalated("c1", "touch SCRATCH/f")));
     let seen = host.run();
-    assert_eq!(seen.events[2..4], ["answered 0 Disconnected", "ended 0 Failed"]);
+    assert_eq!(seen.events[2..4], ["answered 0 Disconnected", "ended 1 Failed"]);
     assert_eq!((seen.outcome, host.out("f")), (Outcome::Completed, None));
 }
 
@@ -151,7 +150,7 @@ fn an_interrupt_withdraws_the_question() {
     let interrupt = Reaction::Control(host.control.0.clone(), Control::Interrupt);
     host = host.asked([interrupt]);
     let seen = host.run();
-    assert_eq!(seen.events[1..], ["asked 0 about 0", "withdrawn 0", "interrupted"]);
+    assert_eq!(seen.events[1..], ["asked 0 about 1", "withdrawn 0", "interrupted"]);
     assert_eq!((seen.outcome, host.out("f")), (Outcome::Interrupted, None));
     assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
@@ -177,7 +176,7 @@ fn steering_while_a_call_waits() {
     let mut host = Host::new(&script(&escalated("c1", "touch SCRATCH/f")));
     let sender = host.control.0.clone();
     let steer = move || {
-        sender.try_send(Control::Steer(vec![user_message("and then?")])).unwrap();
+        sender.try_send(Control::Steer(vec![UserTurnInput::text("and then?")])).unwrap();
     };
     host = host.asked([Reaction::After(Box::new(steer), Answer::Decline)]);
     assert_eq!(host.run().outcome, Outcome::Completed);
@@ -236,7 +235,7 @@ fn a_patch_that_does_not_fit_any_more() {
     let write = move || fs::write(&out, "theirs").unwrap();
     host = host.asked([Reaction::After(Box::new(write), Answer::Accept)]);
     let seen = host.run();
-    assert_eq!(seen.events[3], "ended 0 Failed");
+    assert_eq!(seen.events[3], "ended 1 Failed");
     assert!(seen.told[0].contains("changed since"), "{:?}", seen.told);
     assert_eq!(host.out("f").as_deref(), Some("theirs"));
 }
@@ -253,7 +252,7 @@ fn a_patch_whose_directory_is_swapped() {
     };
     host = host.asked([Reaction::After(Box::new(swap), Answer::Accept)]);
     let seen = host.run();
-    assert_eq!(seen.events[3], "ended 0 Failed");
+    assert_eq!(seen.events[3], "ended 1 Failed");
     assert!(!host.root().join("w/f").exists());
 }
 

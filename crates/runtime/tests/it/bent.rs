@@ -1,9 +1,10 @@
 //! Items that an endpoint mutilates: each is shown, reported or fails the answer, and none is lost silently.
 //! A failing seed is printed with the bytes that it sent.
 
-use engine::context::user_message;
 use engine::retry::RetryLimits;
-use engine::{Action, Context, Input, Limits, Numbers, ToolTraits, Turn, TurnOptions};
+use engine::{
+    Action, Context, Input, Limits, Numbers, ToolTraits, Turn, TurnOptions, UserTurnInput,
+};
 use protocol::event::Event;
 use protocol::usage::Usage;
 use serde_json::{Value, json};
@@ -56,7 +57,8 @@ fn play(frame: &[u8]) -> Seen {
         numbers: Numbers::default(),
         seed: 1,
     };
-    let mut turn = Turn::start(Context::default(), options, Vec::new(), vec![user_message("go")]);
+    let mut turn =
+        Turn::start(Context::default(), options, Vec::new(), vec![UserTurnInput::text("go")]);
     let (mut seen, mut open) = (Seen::default(), true);
     for event in events {
         if open {

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::context::user_message;
 use engine::retry::RetryLimits;
-use engine::{Limits, Outcome, Question};
+use engine::{Limits, Outcome, Question, UserTurnInput};
 use policy::{ApprovalPolicy, Policy, Profile, SandboxMode};
 use protocol::approval::{Answer, Resolution, Scope};
 use protocol::event::Event;
@@ -258,7 +257,7 @@ impl Host {
                 events.extend(brief(&event, &root));
                 ControlFlow::Continue(())
             };
-            let said = vec![user_message("go")];
+            let said = vec![UserTurnInput::text("go")];
             let outcome = thread.run_turn(said, &mut self.control.1, &mut sink).await;
             thread.shutdown().await;
             outcome

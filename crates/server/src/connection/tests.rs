@@ -252,7 +252,7 @@ fn a_turn() {
     play.turn();
     play.check(&["ok", "RUN turn1"]);
     play.event(&Event::TurnStarted { at_ms: 0 });
-    play.check(&["status active", "turn/started", "item/started", "item/completed"]);
+    play.check(&["status active", "turn/started"]);
     play.turn();
     assert!(play.seen.pop().unwrap().contains("turn1 is running"));
     play.event(&COMPLETED);

@@ -11,6 +11,7 @@ use log::{EventKind, EventStep, ItemStep, Line, LogEvent, Replay, SessionMeta, S
 use memchr::memchr;
 use protocol::id::ThreadId;
 use protocol::responses::KnownItem;
+use protocol::user::UserMessage;
 use serde::Deserialize;
 
 /// The data of a thread in the index.
@@ -151,15 +152,15 @@ impl Summary {
             EventKind::TokenCount => self.tokens = event.total_tokens().unwrap_or(self.tokens),
             EventKind::UserMessage if !self.preview_sure => {
                 if let Some(LogEvent::UserMessage(said)) = event.read() {
-                    self.preview(&said.message, true);
+                    self.preview_user(&said.into_message());
                 }
             }
             EventKind::ItemCompleted if !self.preview_sure => {
                 if event.item_head().is_some_and(|head| head.is_user_message())
                     && let Some(LogEvent::ItemCompleted(completed)) = event.read()
-                    && let Some(text) = completed.item.user_text()
+                    && let Some(message) = completed.item.user_message()
                 {
-                    self.preview(&text, true);
+                    self.preview_user(message);
                 }
             }
             _ => {}
@@ -195,6 +196,11 @@ impl Summary {
         if !text.trim().is_empty() {
             sink(Item { ordinal, turn: self.turns(), role, text });
         }
+    }
+
+    fn preview_user(&mut self, message: &UserMessage) {
+        let texts: Vec<_> = message.texts().collect();
+        self.preview(&texts.join("\n"), true);
     }
 
     fn preview(&mut self, text: &str, sure: bool) {

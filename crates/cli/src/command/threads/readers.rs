@@ -20,11 +20,12 @@ use protocol::item::{
 use protocol::open::Raw;
 use protocol::persist::Persist;
 use protocol::usage::{TotalledUsage, Usage};
+use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use server::notification::Notification;
 use server::past::PastThread;
-use server::request::{ItemsView, UserInput};
+use server::request::ItemsView;
 use server::turn::TurnFace;
 use stdx::Rng;
 
@@ -40,6 +41,8 @@ struct Live {
     face: TurnFace,
     now_ms: u64,
     items: u64,
+    /// Number of the user's messages in the running turn.
+    messages: u64,
     records: Vec<Record>,
     /// The turns with their items, as a client of the app-server saw them.
     turns: Vec<Value>,
@@ -57,13 +60,14 @@ impl Live {
     fn play(seed: u64, legacy: bool) -> Self {
         let rng = Rng::new(seed);
         let rollout = Rollout::new(thread(), legacy, Some(1000));
-        let face = face("", Vec::new());
+        let face = face("");
         let mut live = Self {
             rng,
             rollout,
             face,
             now_ms: 1_794_800_000_000,
             items: 0,
+            messages: 0,
             records: vec![head(legacy)],
             turns: Vec::new(),
             shown: Vec::new(),
@@ -81,12 +85,11 @@ impl Live {
     fn turn(&mut self, id: &str) {
         let said = format!("do {} things\nin {id}", self.rng.below(9));
         self.rollout.begin_turn(id.to_owned(), TurnContext::default());
-        self.face = face(id, vec![UserInput::Text { text: said.clone(), text_elements: vec![] }]);
+        self.face = face(id);
+        self.messages = 0;
         self.emit(Event::TurnStarted { at_ms: 0 });
         self.said.push((Kind::Turn, id.to_owned()));
-        self.said.push((Kind::User, said.clone()));
-        let part = json!({ "type": "input_text", "text": said });
-        self.keep(json!({ "type": "message", "role": "user", "content": [part] }), true);
+        self.user(said);
         for _ in 0..self.rng.below(7) {
             self.something();
             if self.rng.one_in(2) {
@@ -118,19 +121,72 @@ impl Live {
         self.turns.push(turn);
     }
 
+    /// Generates a message of the user: a text that begins with `said`, and at times pictures and more.
+    fn user(&mut self, said: String) {
+        let mut parts = vec![json!({ "type": "input_text", "text": said })];
+        let mut shown = vec![said.clone()];
+        let end = said.len();
+        let mut inputs = vec![UserInput::Text { text: said, text_elements: Vec::new() }];
+        if self.rng.one_in(2)
+            && let UserInput::Text { text_elements, .. } = &mut inputs[0]
+        {
+            let placeholder = self.rng.one_in(2).then(|| "[file]".to_owned());
+            text_elements.push(TextElement { byte_range: 1..end, placeholder });
+        }
+        for number in 0..self.rng.below(4) {
+            let detail = self.rng.one_in(3).then_some(ImageDetail::Low);
+            let url = format!("data:image/png;base64,AAA{number}");
+            let image = json!({ "type": "input_image", "image_url": url });
+            match self.rng.below(4) {
+                0 => {
+                    inputs.push(UserInput::Image { image_url: url, detail });
+                    parts.push(image);
+                    shown.push("(an image)".to_owned());
+                }
+                1 => {
+                    let path = format!("/a b/{number}.png");
+                    inputs.push(UserInput::LocalImage { path, detail });
+                    parts.push(image);
+                    shown.push("(an image)".to_owned());
+                }
+                2 => {
+                    let (name, path) = ("é".to_owned(), format!("/{number}"));
+                    inputs.push(UserInput::Mention { name, path });
+                }
+                _ => {
+                    let text = self.text();
+                    let element = TextElement { byte_range: 0..2, placeholder: None };
+                    inputs
+                        .push(UserInput::Text { text: text.clone(), text_elements: vec![element] });
+                    parts.push(json!({ "type": "input_text", "text": text }));
+                    shown.push(text);
+                }
+            }
+        }
+        self.said.push((Kind::User, shown.join("\n")));
+        self.keep(json!({ "type": "message", "role": "user", "content": parts }));
+        let client_id = self.rng.one_in(2).then(|| "from the client".to_owned());
+        let message = UserMessage { client_id, ..UserMessage::from_inputs(inputs) };
+        self.messages += 1;
+        let item = Item {
+            user_number: Some(self.messages),
+            ..Item::new(ItemId(self.items), ItemBody::UserMessage(message))
+        };
+        self.items += 1;
+        self.emit(Event::ItemStarted(item.clone()));
+        self.emit(Event::ItemCompleted(item));
+    }
+
     /// Generates one thing that happens, as the engine reports it.
     fn something(&mut self) {
         let call = format!("call_{}", self.items);
-        match self.rng.below(7) {
+        match self.rng.below(8) {
             0 => {
                 let text = self.text();
                 self.item(None, ItemBody::AgentMessage { text: text.as_str().into() });
                 self.said.push((Kind::Agent, text.clone()));
                 let part = json!({ "type": "output_text", "text": text });
-                self.keep(
-                    json!({ "type": "message", "role": "assistant", "content": [part] }),
-                    false,
-                );
+                self.keep(json!({ "type": "message", "role": "assistant", "content": [part] }));
             }
             1 => {
                 let text = self.text();
@@ -143,7 +199,7 @@ impl Live {
                 );
                 self.said.push((Kind::Reasoning, text.clone()));
                 let part = json!({ "type": "summary_text", "text": text });
-                self.keep(json!({ "type": "reasoning", "id": "rs", "summary": [part] }), false);
+                self.keep(json!({ "type": "reasoning", "id": "rs", "summary": [part] }));
             }
             2 | 3 => {
                 let lines = self.rng.below(200) as usize;
@@ -178,6 +234,11 @@ impl Live {
                 self.output(&call, "done".to_owned(), false);
             }
             5 => {
+                // Steering.
+                let said = self.text();
+                self.user(said);
+            }
+            6 => {
                 let body = ItemBody::RefusedCall(RefusedCall {
                     tool: "f".to_owned(),
                     arguments: "{not json".to_owned(),
@@ -225,28 +286,27 @@ impl Live {
         let name = "f";
         self.keep(
             json!({ "type": "function_call", "name": name, "arguments": arguments, "call_id": id }),
-            false,
         );
     }
 
     fn output(&mut self, id: &str, text: String, is_refused: bool) {
         let kind = if is_refused { Kind::Refused } else { Kind::Output };
         self.said.push((kind, text.clone()));
-        self.keep(json!({ "type": "function_call_output", "call_id": id, "output": text }), false);
+        self.keep(json!({ "type": "function_call_output", "call_id": id, "output": text }));
     }
 
     fn tokens(&mut self) {
         let answer = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
         self.usage += answer;
         let (turn, thread) = (TotalledUsage::from(answer), TotalledUsage::from(self.usage));
-        self.rollout.keep(self.now_ms, Persist::Usage { answer: turn, turn, thread });
+        self.rollout.keep(Persist::Usage { answer: turn, turn, thread });
     }
 
-    fn keep(&mut self, item: Value, said: bool) {
+    fn keep(&mut self, item: Value) {
         let item = history_item::read(&item.to_string()).unwrap();
         let wire = Raw::from(to_raw_value(&item).unwrap());
         self.wires.push(wire.clone());
-        self.rollout.keep(self.now_ms, Persist::Item { wire, said });
+        self.rollout.keep(Persist::Item(wire));
     }
 
     fn emit(&mut self, event: Event) {
@@ -302,8 +362,8 @@ fn thread() -> ThreadId {
     ID.parse().unwrap()
 }
 
-fn face(turn: &str, said: Vec<UserInput>) -> TurnFace {
-    TurnFace::new(ID.to_owned(), turn.to_owned(), said, None, None)
+fn face(turn: &str) -> TurnFace {
+    TurnFace::new(ID.to_owned(), turn.to_owned(), None)
 }
 
 fn head(legacy: bool) -> Record {
@@ -407,7 +467,7 @@ fn check(seed: u64, legacy: bool) {
     let mut index = Index::open(on_disk.home.path(), |_| {}).unwrap();
     let indexed = index.get(thread()).unwrap().unwrap();
     assert_eq!(indexed.tokens, live.usage.input_tokens + live.usage.output_tokens, "{what}");
-    assert!(indexed.preview.ends_with("things in turn-0"), "{what}: {}", indexed.preview);
+    assert!(indexed.preview.contains("things in turn-0"), "{what}: {}", indexed.preview);
     assert!(on_disk.store.fsck(None, false, &mut |_, _| {}).unwrap().is_clean(), "{what}");
 
     // Whatever is rolled back, all readers count the same.
