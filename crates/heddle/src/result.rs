@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::error::TurnError as Failure;
 use protocol::event::Event;
 use protocol::id::ItemId;
-use protocol::item::{Item, ItemBody};
+use protocol::item::{Item, ItemBody, ItemSource};
 use protocol::usage::Usage;
 use serde::de::DeserializeOwned;
 
@@ -27,6 +27,8 @@ pub struct TurnResult {
     pub usage: Usage,
     /// Tokens used by the thread so far, including this turn.
     pub thread_usage: Usage,
+    /// Tokens of calls and their outputs in this turn, estimated from their size, as no provider counts them.
+    pub tool_tokens: u64,
     /// Warnings during the turn.
     pub warnings: Vec<String>,
     /// Number of retried requests.
@@ -50,6 +52,9 @@ pub struct ToolTime {
     /// Time from its start to its end.
     pub duration: Duration,
 }
+
+/// What a token of English or code has on average.
+const BYTES_PER_TOKEN: usize = 4;
 
 impl TurnResult {
     /// Parses the answer as JSON.
@@ -102,9 +107,7 @@ impl Reducer {
 
     /// Records when the model first produced a message or reasoning.
     fn note_first(&mut self, item: &Item) {
-        if let ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::Plan { .. } =
-            &item.body
-        {
+        if item.body.source() == ItemSource::Model {
             let waited = self.since_start(item.started_ms);
             self.result.time_to_first_token.get_or_insert(waited);
         }
@@ -116,25 +119,19 @@ impl Reducer {
 
     fn completed(&mut self, item: &Item) {
         self.note_first(item);
-        let tool = match &item.body {
-            ItemBody::UserMessage(_) => return,
-            ItemBody::AgentMessage { text } => {
-                self.result.final_response = Some(Arc::clone(text));
-                None
+        match item.body.source() {
+            ItemSource::User => return,
+            ItemSource::Model => {
+                if let ItemBody::AgentMessage { text } = &item.body {
+                    self.result.final_response = Some(Arc::clone(text));
+                }
             }
-            ItemBody::Command(command) => Some(command.command.clone()),
-            ItemBody::FileChange { .. } => Some("apply_patch".to_owned()),
-            ItemBody::ToolCall(call) => Some(call.tool.clone()),
-            ItemBody::RefusedCall(call) => Some(call.tool.clone()),
-            ItemBody::WebSearch { .. } => Some("web_search".to_owned()),
-            ItemBody::Reasoning { .. }
-            | ItemBody::Plan { .. }
-            | ItemBody::TodoList { .. }
-            | ItemBody::Compaction { .. } => None,
-        };
-        if let Some(name) = tool {
-            let duration = item.duration();
-            self.result.tool_times.push(ToolTime { item: item.id, name, duration });
+            ItemSource::Tool(name) => {
+                let (name, duration) = (name.to_owned(), item.duration());
+                self.result.tool_times.push(ToolTime { item: item.id, name, duration });
+                self.result.tool_tokens += (item.body.text_bytes() / BYTES_PER_TOKEN) as u64;
+            }
+            ItemSource::Turn => {}
         }
         self.result.items.push(item.clone());
     }

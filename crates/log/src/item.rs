@@ -50,18 +50,26 @@ pub enum LoggedBody {
 }
 
 impl LoggedItem {
-    /// Creates an item from a final one, in the turn `turn`.
-    pub fn from_item(turn: &str, item: &Item) -> Self {
-        let is_timed = matches!(
-            item.body,
-            ItemBody::Command(_) | ItemBody::ToolCall(_) | ItemBody::RefusedCall(_)
-        );
-        Self {
+    /// Creates an item from a final one, in the turn `turn`; none for a list of steps, which is in the history
+    /// as the call that set it.
+    pub fn from_item(turn: &str, item: &Item) -> Option<Self> {
+        let is_timed = match &item.body {
+            ItemBody::TodoList { .. } => return None,
+            ItemBody::Command(_) | ItemBody::ToolCall(_) | ItemBody::RefusedCall(_) => true,
+            ItemBody::UserMessage(_)
+            | ItemBody::AgentMessage { .. }
+            | ItemBody::Reasoning { .. }
+            | ItemBody::Plan { .. }
+            | ItemBody::FileChange { .. }
+            | ItemBody::WebSearch { .. }
+            | ItemBody::Compaction { .. } => false,
+        };
+        Some(Self {
             duration: is_timed.then(|| item.duration()),
             stopped: item.stopped,
             decision: item.decision.clone(),
             ..Self::new(item.name(turn), LoggedBody::Item(item.body.clone()))
-        }
+        })
     }
 
     /// Creates an item without the optional fields.

@@ -159,32 +159,24 @@ impl Rollout {
     }
 
     fn item(&mut self, item: &Item) {
+        if let ItemBody::AgentMessage { text } = &item.body {
+            self.turn.last_message = Some(Arc::clone(text));
+        }
+        // Older files have their own form of messages.
         match &item.body {
-            // The call that set the steps is in the history.
-            ItemBody::TodoList { .. } => return,
             ItemBody::UserMessage(message) if self.legacy => {
                 return self.push_event(LogEvent::UserMessage(UserMessageEvent::from(message)));
             }
-            ItemBody::UserMessage(_) => {}
-            ItemBody::AgentMessage { text } => {
-                self.turn.last_message = Some(Arc::clone(text));
-                if self.legacy {
-                    let message = Arc::clone(text);
-                    return self.push_event(LogEvent::AgentMessage(AgentMessage { message }));
-                }
+            ItemBody::AgentMessage { text } if self.legacy => {
+                let message = Arc::clone(text);
+                return self.push_event(LogEvent::AgentMessage(AgentMessage { message }));
             }
-            ItemBody::Reasoning { .. }
-            | ItemBody::Plan { .. }
-            | ItemBody::Command(_)
-            | ItemBody::FileChange { .. }
-            | ItemBody::WebSearch { .. }
-            | ItemBody::ToolCall(_)
-            | ItemBody::RefusedCall(_)
-            | ItemBody::Compaction { .. } => {}
+            _ => {}
         }
+        let Some(logged) = LoggedItem::from_item(&self.turn.id, item) else { return };
         self.push_event(LogEvent::ItemCompleted(Box::new(ItemCompleted {
             completed_at_ms: Some(item.completed_ms.unwrap_or(item.started_ms)),
-            item: LoggedItem::from_item(&self.turn.id, item),
+            item: logged,
             started_at_ms: Some(item.started_ms),
             thread_id: Some(self.thread),
             turn_id: Some(self.turn.id.clone()),

@@ -197,6 +197,58 @@ impl ItemBody {
             body => body,
         }
     }
+
+    /// Returns where it comes from.
+    pub fn source(&self) -> ItemSource<'_> {
+        match self {
+            Self::UserMessage(_) => ItemSource::User,
+            Self::AgentMessage { .. } | Self::Reasoning { .. } | Self::Plan { .. } => {
+                ItemSource::Model
+            }
+            Self::Command(command) => ItemSource::Tool(&command.command),
+            Self::FileChange { .. } => ItemSource::Tool("apply_patch"),
+            Self::WebSearch { .. } => ItemSource::Tool("web_search"),
+            Self::ToolCall(call) => ItemSource::Tool(&call.tool),
+            Self::RefusedCall(call) => ItemSource::Tool(&call.tool),
+            Self::TodoList { .. } | Self::Compaction { .. } => ItemSource::Turn,
+        }
+    }
+
+    /// Returns the approximate size of its texts in bytes, to bound how much is held.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::UserMessage(message) => message.text_bytes(),
+            Self::AgentMessage { text } | Self::Plan { text } => text.len(),
+            Self::Reasoning { summary, content } => {
+                summary.iter().chain(content).map(String::len).sum()
+            }
+            Self::Command(command) => command.command.len() + command.output.len(),
+            Self::FileChange { changes, .. } => {
+                changes.iter().map(|it| it.path.len() + it.diff.len() + PART_BYTES).sum()
+            }
+            Self::ToolCall(call) => call.arguments.len() + call.output.len(),
+            Self::RefusedCall(call) => call.arguments.len() + call.reason.len(),
+            Self::WebSearch { query, .. } => query.len(),
+            Self::TodoList { steps } => steps.iter().map(|it| it.text.len() + PART_BYTES).sum(),
+            Self::Compaction { .. } => 0,
+        }
+    }
+}
+
+/// What a part of an item takes besides its texts, in bytes.
+pub const PART_BYTES: usize = 64;
+
+/// Where an item comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemSource<'a> {
+    /// The user said it.
+    User,
+    /// The model wrote it: text, reasoning, a plan.
+    Model,
+    /// The model called something: the command, or the name of the tool.
+    Tool(&'a str),
+    /// The turn itself.
+    Turn,
 }
 
 /// Why a history is replaced by a shorter one.

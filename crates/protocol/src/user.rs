@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::item::PART_BYTES;
 use crate::open::{Kinds, Open};
 
 /// A message of the user: the parts that they gave, in order.
@@ -166,6 +167,24 @@ impl UserMessage {
             UserInput::Image { image_url, .. } => Some(image_url.as_str()),
             _ => None,
         })
+    }
+
+    /// Returns the approximate size of its texts in bytes.
+    pub fn text_bytes(&self) -> usize {
+        let bytes = |part: &Open<UserInput>| match part {
+            Open::Known(UserInput::Text { text, text_elements }) => {
+                let placeholders = text_elements.iter().map(|it| it.placeholder.as_deref());
+                let bytes = |text: Option<&str>| text.unwrap_or_default().len() + PART_BYTES;
+                text.len() + placeholders.map(bytes).sum::<usize>()
+            }
+            Open::Known(UserInput::Image { image_url, .. }) => image_url.len(),
+            Open::Known(UserInput::LocalImage { path, .. }) => path.len(),
+            Open::Known(UserInput::Skill { name, path } | UserInput::Mention { name, path }) => {
+                name.len() + path.len()
+            }
+            Open::Unknown(raw) => raw.as_str().len(),
+        };
+        self.content.iter().map(|part| bytes(part) + PART_BYTES).sum()
     }
 
     /// Returns the paths of its images in files.

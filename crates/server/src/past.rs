@@ -6,10 +6,8 @@ use log::event::{ItemCompleted, TaskError};
 use log::{
     EventStep, ItemStep, Line, LogEvent, LoggedBody, LoggedItem, Replay, SessionMeta, Step, TurnEnd,
 };
-use protocol::item::{ItemBody, user_message_name};
-use protocol::open::Open;
+use protocol::item::{ItemBody, PART_BYTES, user_message_name};
 use protocol::responses::{CallOutput, KnownItem, OutputBody};
-use protocol::user;
 use serde_json::{Map, Value};
 
 use crate::request::{ItemsView, UserInput};
@@ -336,41 +334,10 @@ fn body(item: LoggedItem) -> Option<Body> {
 /// Returns the approximate size of an item in bytes.
 fn item_bytes(item: &LoggedItem) -> usize {
     let texts = match &item.body {
-        LoggedBody::Item(body) => match body {
-            ItemBody::UserMessage(message) => message.content.iter().map(part_bytes).sum(),
-            ItemBody::AgentMessage { text } | ItemBody::Plan { text } => text.len(),
-            ItemBody::Reasoning { summary, content } => {
-                summary.iter().chain(content).map(String::len).sum()
-            }
-            ItemBody::Command(command) => command.command.len() + command.output.len(),
-            ItemBody::FileChange { changes, .. } => {
-                changes.iter().map(|it| it.path.len() + it.diff.len() + ITEM_BYTES).sum()
-            }
-            ItemBody::ToolCall(call) => call.arguments.len() + call.output.len(),
-            ItemBody::RefusedCall(call) => call.arguments.len() + call.reason.len(),
-            ItemBody::WebSearch { query, .. } => query.len(),
-            ItemBody::TodoList { .. } | ItemBody::Compaction { .. } => 0,
-        },
+        LoggedBody::Item(body) => body.text_bytes(),
         LoggedBody::Unknown(raw) => raw.as_str().len(),
     };
-    texts + ITEM_BYTES
-}
-
-fn part_bytes(part: &Open<user::UserInput>) -> usize {
-    let bytes = match part {
-        Open::Known(user::UserInput::Text { text, text_elements }) => {
-            let placeholders = text_elements.iter().map(|it| it.placeholder.as_deref());
-            let elements = placeholders.map(|text| text.unwrap_or_default().len() + ITEM_BYTES);
-            text.len() + elements.sum::<usize>()
-        }
-        Open::Known(user::UserInput::Image { image_url, .. }) => image_url.len(),
-        Open::Known(user::UserInput::LocalImage { path, .. }) => path.len(),
-        Open::Known(
-            user::UserInput::Skill { name, path } | user::UserInput::Mention { name, path },
-        ) => name.len() + path.len(),
-        Open::Unknown(raw) => raw.as_str().len(),
-    };
-    bytes + ITEM_BYTES
+    texts + PART_BYTES
 }
 
 fn output_text(item: ItemStep<'_>) -> Option<String> {
@@ -433,9 +400,6 @@ fn camel(name: &str) -> String {
     }
     camel
 }
-
-/// Overhead of an item besides its texts.
-const ITEM_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -28,19 +28,8 @@ pub struct TurnFace {
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Message,
-    Plan,
-    Reasoning {
-        /// The last started part of its summary.
-        part: Option<u64>,
-    },
-    Command,
-    Other,
+    /// The last started part of its summary, if it is reasoning.
+    summary_part: Option<u64>,
 }
 
 impl TurnFace {
@@ -155,20 +144,7 @@ impl TurnFace {
         let Some(body) = Body::from_item(name.clone(), &item.body, None) else {
             return self.plan(item).into_iter().collect();
         };
-        let kind = match &item.body {
-            ItemBody::AgentMessage { .. } => Kind::Message,
-            ItemBody::Reasoning { .. } => Kind::Reasoning { part: None },
-            ItemBody::Command(_) => Kind::Command,
-            ItemBody::Plan { .. } => Kind::Plan,
-            ItemBody::UserMessage(_)
-            | ItemBody::FileChange { .. }
-            | ItemBody::WebSearch { .. }
-            | ItemBody::ToolCall(_)
-            | ItemBody::RefusedCall(_)
-            | ItemBody::TodoList { .. }
-            | ItemBody::Compaction { .. } => Kind::Other,
-        };
-        self.open.insert(item.id, Open { name, kind });
+        self.open.insert(item.id, Open { name, summary_part: None });
         vec![self.begins(item.started_ms, begun(body))]
     }
 
@@ -190,19 +166,19 @@ impl TurnFace {
         let Some(open) = self.open.get_mut(&item) else { return Vec::new() };
         let (thread_id, turn_id) = (self.thread.clone(), self.turn.id.clone());
         let (item_id, delta) = (open.name.clone(), text.to_owned());
-        match (&mut open.kind, part) {
-            (Kind::Message, DeltaPart::Message) => {
+        match part {
+            DeltaPart::Message => {
                 vec![Notification::AgentMessageDelta { thread_id, turn_id, item_id, delta }]
             }
-            (Kind::Plan, DeltaPart::Plan) => {
+            DeltaPart::Plan => {
                 vec![Notification::PlanDelta { thread_id, turn_id, item_id, delta }]
             }
-            (Kind::Command, DeltaPart::Output) => {
+            DeltaPart::Output => {
                 vec![Notification::CommandOutputDelta { thread_id, turn_id, item_id, delta }]
             }
-            (Kind::Reasoning { part }, DeltaPart::Summary(summary_index)) => {
+            DeltaPart::Summary(summary_index) => {
                 let mut told = Vec::new();
-                if part.replace(summary_index) != Some(summary_index) {
+                if open.summary_part.replace(summary_index) != Some(summary_index) {
                     told.push(Notification::SummaryPartAdded {
                         thread_id: thread_id.clone(),
                         turn_id: turn_id.clone(),
@@ -220,16 +196,7 @@ impl TurnFace {
                 told
             }
             // The reference sends raw reasoning only on demand; the completed item has it.
-            (Kind::Reasoning { .. }, DeltaPart::Reasoning(_)) => Vec::new(),
-            // A part that does not match its item.
-            (
-                Kind::Message | Kind::Plan | Kind::Command | Kind::Reasoning { .. } | Kind::Other,
-                DeltaPart::Message
-                | DeltaPart::Plan
-                | DeltaPart::Output
-                | DeltaPart::Summary(_)
-                | DeltaPart::Reasoning(_),
-            ) => Vec::new(),
+            DeltaPart::Reasoning(_) => Vec::new(),
         }
     }
 

@@ -207,7 +207,7 @@ fn item() -> BoxedStrategy<LoggedItem> {
                 completed_ms: Some(1_000 + ms),
                 ..Item::new(ItemId(id), body)
             };
-            LoggedItem::from_item("t1", &item)
+            LoggedItem::from_item("t1", &item).expect("no list of steps is made")
         },
     );
     let unknown = raw().prop_map(|raw| LoggedItem::new(String::new(), LoggedBody::Unknown(raw)));
