@@ -367,24 +367,38 @@ fn line_of(record: &Record) -> String {
     format!(r#"{{"timestamp":"t","ordinal":7,{}"#, &record[1..])
 }
 
+#[track_caller]
+fn check(record: &Record) {
+    let text = line_of(record);
+    assert!(!text.contains('\n'), "{text}");
+    let line: Line<'_> = serde_json::from_str(&text).unwrap();
+    let read = Record::from_line(&line).unwrap();
+    assert_eq!(&read, record);
+    assert_eq!(line_of(&read), text);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_record_reads_back(record in record()) {
-        let text = line_of(&record);
-        prop_assert!(!text.contains('\n'), "{text}");
-        let line: Line<'_> = serde_json::from_str(&text).unwrap();
-        let read = Record::from_line(&line).unwrap();
-        prop_assert_eq!(&read, &record);
-        prop_assert_eq!(line_of(&read), text);
+        check(&record);
     }
 
-    /// The older form of a message has fewer fields, and says the same.
+    /// The older form of a message has other fields, and says the same.
     #[test]
     fn a_message_of_the_user_reads_back(message in user_message()) {
         let event = UserMessageEvent::from(&message);
         prop_assert_eq!(&event.message, &message.joined_text());
+        check(&Record::event(LogEvent::UserMessage(event.clone())));
+        let body = LoggedBody::Item(ItemBody::UserMessage(message.clone()));
+        check(&Record::event(LogEvent::ItemCompleted(Box::new(ItemCompleted {
+            item: LoggedItem::new("u".into(), body),
+            thread_id: None,
+            turn_id: None,
+            started_at_ms: None,
+            completed_at_ms: None,
+        }))));
         prop_assert_eq!(event.into_message(), message);
     }
 
