@@ -590,7 +590,7 @@ impl Turn {
                 }
                 // A call that shows a second item has finished the first without reporting it.
                 let call_id = self.calls.call_id(key).map(str::to_owned);
-                let decision = self.decisions.remove(&key);
+                let decision = self.decisions.remove(&key).map(Box::new);
                 let item = Item { call_id, decision, ..Item::new(id, body) };
                 if let Some(old) = self.call_items.insert(key, item.clone()) {
                     self.emit(Event::ItemDiscarded(old.id));
@@ -658,7 +658,7 @@ impl Turn {
     /// Shows the start and the end of an item without any result.
     fn show_stopped(&mut self, key: CallKey, body: ItemBody) {
         let call_id = self.calls.call_id(key).map(str::to_owned);
-        let decision = self.decisions.remove(&key);
+        let decision = self.decisions.remove(&key).map(Box::new);
         let item = Item { call_id, decision, stopped: true, ..Item::new(self.new_item(), body) };
         self.shown.insert(key);
         self.progress.show(key, &item.body);

@@ -35,7 +35,7 @@ pub struct LoggedItem {
     /// Whether it had no result: see [`Item::stopped`].
     pub stopped: bool,
     /// What was decided before it started: see [`Item::decision`].
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
     /// Where the rest of a command's output is, if the item has only its beginning and its end.
     pub output_in_call: Option<OutputInCall>,
 }
@@ -238,7 +238,7 @@ struct CommandExecution<'a> {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    heddle_decision: Option<Decision>,
+    heddle_decision: Option<Box<Decision>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -259,7 +259,7 @@ struct FileChange<'a> {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    heddle_decision: Option<Decision>,
+    heddle_decision: Option<Box<Decision>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -299,7 +299,7 @@ struct McpToolCall<'a> {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
     heddle_stopped: bool,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    heddle_decision: Option<Decision>,
+    heddle_decision: Option<Box<Decision>>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -24,7 +24,7 @@ pub struct Item {
     /// reference does not show such items, so its wire format contains them only on demand.
     pub stopped: bool,
     /// What was decided before it started, if that was more than that it may run in the sandbox.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
     /// When it started, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it was completed; none before.

@@ -217,7 +217,7 @@ fn answers_as_turns_read_them() {
                 r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
                 "[DONE]",
             ],
-            vec!["created", "item_added", "item", "completed"],
+            vec!["created", "item", "completed"],
         ),
     ] {
         let ended = decode(&lab, &[&["--api"], args].concat(), sse(events).as_bytes());

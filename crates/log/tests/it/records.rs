@@ -202,7 +202,7 @@ fn item() -> BoxedStrategy<LoggedItem> {
             let item = Item {
                 call_id,
                 stopped: stopped && can_stop,
-                decision: decision.filter(|_| can_stop),
+                decision: decision.filter(|_| can_stop).map(Box::new),
                 started_ms: 1_000,
                 completed_ms: Some(1_000 + ms),
                 ..Item::new(ItemId(id), body)

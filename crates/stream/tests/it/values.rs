@@ -484,7 +484,7 @@ fn openers_that_are_text() {
         for value in mentions {
             let want = json!({ "k": value });
             let input = format!("{head}{value}{end}");
-            check_input(own, &closed_tools(), &input, &[want.clone()], "");
+            check_input(own, &closed_tools(), &input, std::slice::from_ref(&want), "");
             let two = format!("{input}{head}b{end}");
             check_input(own, &closed_tools(), &two, &[want, json!({ "k": "b" })], "");
         }
