@@ -41,8 +41,7 @@ impl Machine {
             fresh: true,
             said: true,
             from_reasoning: false,
-            owed: false,
-            ended_raw: false,
+            close: Close::Unexpected,
             wrong: Wrong::Nothing,
             reported: false,
             stray: Stray::default(),
@@ -122,11 +121,8 @@ struct Run {
     said: bool,
     /// The block was opened inside reasoning.
     from_reasoning: bool,
-    /// A block was left before its close marker came.
-    owed: bool,
-    /// A call with raw values has ended: one that contained all its close tags in a row was cut there, and
-    /// the tags that were meant to end it are still to come.
-    ended_raw: bool,
+    /// What the close marker of a block means outside of one.
+    close: Close,
     /// Whether the block has an error.
     wrong: Wrong,
     /// Whether noise of this block has been reported.
@@ -178,6 +174,18 @@ impl Stray {
             self.range.end = at + end as u64;
         }
     }
+}
+
+/// What the close marker of a block means outside of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    /// Nothing: it is text.
+    Unexpected,
+    /// The block was left before it came.
+    Owed,
+    /// A call with raw values has ended: one that contained all its close tags in a row was cut there, and these are the tags
+    /// that were meant to end it.
+    Second,
 }
 
 /// Errors of a block are reported once.
@@ -667,7 +675,7 @@ impl Run {
             Effect::Section(section) => {
                 self.leave_section(c, at, sink);
                 self.held.text.clear();
-                self.owed = false;
+                self.close = Close::Unexpected;
                 self.wrong = Wrong::Nothing;
                 self.from_reasoning = matches!(self.mode, Mode::Reasoning);
                 if c.noise[section] == Noise::Text {
@@ -723,28 +731,32 @@ impl Run {
                 self.open(c, calls, back);
                 self.push(c, &text[marker..], at + marker as u64, sink);
             }
-            Effect::Orphan if self.owed => {
-                self.owed = false;
+            Effect::Orphan if self.close == Close::Owed => {
+                self.close = Close::Unexpected;
                 if self.wrong != Wrong::Said {
                     let detail = "a block of calls is closed after text";
                     let range = at..at + text.len() as u64;
                     sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
                 }
             }
-            Effect::Orphan => {
-                if !c.hidden.contains(&mark.text) {
-                    self.emit(text, at, sink);
-                }
-                if std::mem::take(&mut self.ended_raw) {
-                    let detail =
-                        "a block of calls is closed twice: a value in it may have been cut";
-                    let range = at..at + text.len() as u64;
-                    sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);
-                }
-            }
+            Effect::Orphan => self.orphan(c, mark, text, at, sink),
             Effect::Switch(switch) => {
                 self.switched = Some((switch, text.len(), text.to_owned(), at));
             }
+        }
+    }
+
+    /// Reads the end of a block that is not open.
+    #[cold]
+    fn orphan(&mut self, c: &Compiled, mark: Mark, text: &str, at: u64, sink: &mut dyn Sink) {
+        if !c.hidden.contains(&mark.text) {
+            self.emit(text, at, sink);
+        }
+        if self.close == Close::Second {
+            self.close = Close::Unexpected;
+            let detail = "a block of calls is closed twice: a value in it may have been cut";
+            let range = at..at + text.len() as u64;
+            sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);
         }
     }
 
@@ -842,9 +854,11 @@ impl Run {
         let calls = active.calls;
         let grammar = calls.bodies.get(active.tried);
         let close = grammar.map_or("", Grammar::close);
-        self.ended_raw = matches!(grammar, Some(Grammar::Tagged(_) | Grammar::Nested(_)));
         self.held.text.clear();
-        self.owed = false;
+        self.close = match grammar {
+            Some(Grammar::Tagged(_) | Grammar::Nested(_)) => Close::Second,
+            _ => Close::Unexpected,
+        };
         self.said = false;
         self.reported = false;
         self.line_start = false;
@@ -890,7 +904,7 @@ impl Run {
             return;
         }
         self.give_back(c, mode, loud, at, sink);
-        self.owed = begun;
+        self.close = if begun { Close::Owed } else { Close::Unexpected };
         if loud {
             self.wrong = Wrong::Said;
         }
@@ -1018,7 +1032,7 @@ impl Run {
                     if !self.held.push(&text[..len], at) {
                         self.held.limit = false;
                         self.give_back(c, Mode::Text, false, at, sink);
-                        self.owed = true;
+                        self.close = Close::Owed;
                     }
                     return len;
                 }
@@ -1083,7 +1097,9 @@ impl Run {
         let again = std::mem::take(&mut self.partial.text);
         let start = self.partial.start;
         self.give_back(c, Mode::Text, false, at, sink);
-        self.owed = !calls.close.is_empty();
+        if !calls.close.is_empty() {
+            self.close = Close::Owed;
+        }
         self.wrong = if self.reported { Wrong::Said } else { Wrong::Unsaid };
         // The fence continues, and its end does not open another one.
         self.in_fence = calls.fence;

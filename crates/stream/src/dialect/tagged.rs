@@ -418,10 +418,18 @@ impl Tagged {
 
     /// Emits a piece of a value, or holds it back while it is in doubt that the value continues.
     fn data(&mut self, piece: &str, at: u64, out: &mut Out<'_>) -> Result<(), Over> {
-        let Some(doubt) = &mut self.doubt else {
+        if self.doubt.is_none() {
             self.value_text(piece, at..at + piece.len() as u64, out);
             return Ok(());
-        };
+        }
+        self.data_in_doubt(piece, out)
+    }
+
+    /// Holds a piece of a value back, and decides whether the value has ended if too much is held. Out of line,
+    /// since most values are never in doubt.
+    #[cold]
+    fn data_in_doubt(&mut self, piece: &str, out: &mut Out<'_>) -> Result<(), Over> {
+        let Some(doubt) = &mut self.doubt else { return Ok(()) };
         doubt.hold.push_str(piece);
         let follows = doubt.follows(&self.tags, &self.spelling);
         if doubt.hold.len() > DOUBT_BYTES_MAX {
