@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -156,8 +156,35 @@ fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     moved
 }
 
+/// Opens a place that stands for one of our open files, such as `/dev/stdout`. A file behind it must not be replaced: others
+/// write to it, too.
+fn own_stream(place: &Path) -> io::Result<Option<File>> {
+    let parent = place.parent().unwrap_or(Path::new(""));
+    let in_proc = parent.starts_with("/proc") && parent.ends_with("fd");
+    let name = place.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let number = match (in_proc || parent == Path::new("/dev/fd"), name) {
+        (true, number) => number,
+        (false, "stdout") if parent == Path::new("/dev") => "1",
+        (false, "stderr") if parent == Path::new("/dev") => "2",
+        (false, _) => return Ok(None),
+    };
+    // These share the position with what we print.
+    let owned = match number {
+        "1" => io::stdout().as_fd().try_clone_to_owned()?,
+        "2" => io::stderr().as_fd().try_clone_to_owned()?,
+        _ if place.metadata().is_ok_and(|it| it.is_file()) => {
+            File::options().append(true).open(place)?.into()
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(File::from(owned)))
+}
+
 /// Opens something that exists and is not a regular file; none if there is nothing or a regular file.
 fn stream(path: &Path) -> io::Result<Option<File>> {
+    if let Some(stream) = own_stream(path)? {
+        return Ok(Some(stream));
+    }
     let Ok(metadata) = path.metadata() else { return Ok(None) };
     if metadata.is_file() {
         return Ok(None);
@@ -395,5 +422,13 @@ mod tests {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
         assert_eq!(text, "answer");
+        // A regular file behind a descriptor is not replaced.
+        let directory = tempfile::tempdir().unwrap();
+        let kept = directory.path().join("kept");
+        std::fs::write(&kept, "before ").unwrap();
+        let file = std::fs::File::options().append(true).open(&kept).unwrap();
+        let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        AnswerFile::open(Path::new(&path), &[]).unwrap().write(b"answer").unwrap();
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "before answer");
     }
 }

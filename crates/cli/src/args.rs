@@ -99,7 +99,8 @@ pub(crate) struct ExecArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ExecCommand>,
 
-    /// The prompt; `-` or no prompt reads it from stdin. Piped stdin is appended to a prompt given here.
+    /// The prompt; `-` or no prompt reads it from stdin. Piped stdin is appended to a prompt given here, unless nothing comes
+    /// within 200 ms.
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]

@@ -9,7 +9,9 @@ use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
 use protocol::id::{ApprovalId, ItemId};
-use protocol::item::{ChangeKind, Command, CompactionReason, Item, ItemBody, Status, StepStatus};
+use protocol::item::{
+    ChangeKind, Command, CompactionReason, Item, ItemBody, Place, Status, StepStatus,
+};
 use protocol::repair;
 use protocol::usage::Usage;
 use stdx::visible;
@@ -320,7 +322,12 @@ impl Human {
     fn started(&self, item: &Item) -> String {
         match &item.body {
             ItemBody::Command(command) => {
-                self.labelled(Style::Cyan, "run", &visible::exact_lines(&command.command))
+                let run =
+                    self.labelled(Style::Cyan, "run", &visible::exact_lines(&command.command));
+                match lifting_rule(item) {
+                    Some(rule) => format!("{run}  outside the sandbox, by {rule}\n"),
+                    None => run,
+                }
             }
             ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
             ItemBody::ToolCall(call) => {
@@ -553,12 +560,22 @@ fn put(pieces: &mut Vec<Piece>, channel: Channel, text: String) {
     }
 }
 
+/// Describes the rule that took a command out of the sandbox, if one did.
+fn lifting_rule(item: &Item) -> Option<String> {
+    let decision = item.decision.as_deref()?;
+    let lifted = decision.place == Some(Place::Outside) && decision.rule.is_some();
+    lifted.then(|| visible::exact_line(&decision.reason).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::{DeltaPart, Event};
     use protocol::id::{ApprovalId, ItemId};
-    use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, ToolCall};
+    use protocol::item::{
+        Change, ChangeKind, Command, Decision, Item, ItemBody, Place, RuleSource, Status, ToolCall,
+        Verdict,
+    };
     use protocol::usage::Usage;
     use protocol::user::UserMessage;
 
@@ -626,6 +643,17 @@ mod tests {
         check(&[run("", 2)], "run ls\nexit 2\n");
         check(&[run("", 0)], "");
         check(&[run("\x1b]0;owned\x07x\r\n", 0)], "run ls\n  \\u{1b}]0;owned\\u{7}x\n");
+        let Event::ItemCompleted(mut lifted) = run("", 0) else { return };
+        lifted.decision = Some(Box::new(Decision {
+            verdict: Verdict::Run,
+            place: Some(Place::Outside),
+            rule: Some(RuleSource { pattern: "ls".into(), source: "my.rules:1:1".into() }),
+            reason: "the rule [ls] of my.rules:1:1".into(),
+        }));
+        check(
+            &[Event::ItemStarted(lifted)],
+            "run ls\n  outside the sandbox, by the rule [ls] of my.rules:1:1\n",
+        );
         // The answer is printed elsewhere, but commentary is progress.
         check(&[said("on it"), run("", 2), said("done")], "on it\nrun ls\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
