@@ -327,9 +327,10 @@ fn synced_before_it_is_shown_and_not_too_often() {
     assert_eq!(ran.outcome, Some(Outcome::Completed));
     assert_eq!(ran.completed, 7);
     let syncs = host.watched.syncs.load(Ordering::SeqCst);
-    assert!(syncs <= ran.completed, "{syncs} syncs for {} items", ran.completed);
+    // The end of a turn may need one of its own.
+    assert!(syncs <= ran.completed + 1, "{syncs} syncs for {} items", ran.completed);
     // Four calls that end together do not need four syncs.
-    assert!(syncs <= 5, "{syncs} syncs");
+    assert!(syncs <= 6, "{syncs} syncs");
     let lines = host.lines(None);
     assert_eq!(lines.last().unwrap()["payload"]["type"], "task_complete");
 }
@@ -410,7 +411,9 @@ fn soak() {
     assert!(grown <= 25, "{grown} MB more after {turns} turns");
     assert!(ratio <= 1.5, "the log is {ratio:.2} times the payload");
     let syncs = host.watched.syncs.load(Ordering::SeqCst);
-    assert!(syncs <= ran.completed, "{syncs} syncs for {} items", ran.completed);
+    // The end of a turn may need one of its own.
+    let most = ran.completed + turns as u64;
+    assert!(syncs <= most, "{syncs} syncs for {} items of {turns} turns", ran.completed);
 }
 
 fn resident_bytes() -> u64 {
