@@ -499,6 +499,7 @@ impl Body for JsonCalls {
 }
 
 /// Readers of one state each. They return how much they have consumed, or how the body goes on from there.
+/// All but the one of arguments are out of line, as most bytes are those.
 impl JsonCalls {
     fn push_arguments(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let State::Arguments(value) = &mut self.state else { return Ok(0) };
@@ -523,6 +524,7 @@ impl JsonCalls {
         Ok(used)
     }
 
+    #[inline(never)]
     fn push_text(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let (State::Text(reader), call) = (&mut self.state, &mut self.call) else { return Ok(0) };
         let read = reader.push(text, |piece| Self::argument(call, piece, at, text.len(), out));
@@ -539,6 +541,7 @@ impl JsonCalls {
         Ok(used)
     }
 
+    #[inline(never)]
     fn push_skipped(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let State::Skip(value) = &mut self.state else { return Ok(0) };
         let scan = value.scan(text.as_bytes(), 0);
@@ -553,6 +556,7 @@ impl JsonCalls {
     }
 
     /// Reads a key, a name or an id: up to the next escape or the quote that ends it.
+    #[inline(never)]
     fn push_word(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let (escape, word) = match &mut self.state {
             State::InKey { escape } => (escape, &mut self.key),
@@ -625,6 +629,7 @@ impl JsonCalls {
     }
 
     /// Reads on in what may be the close marker, of which `matched` bytes have been read.
+    #[inline(never)]
     fn push_closing(
         &mut self,
         matched: usize,
@@ -663,6 +668,7 @@ impl JsonCalls {
         Ok(used)
     }
 
+    #[inline(never)]
     fn push_character(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let Some(next) = text.chars().next() else { return Ok(0) };
         let len = next.len_utf8();

@@ -209,7 +209,7 @@ impl Live {
                 let status = self.pick(&[Status::Completed, Status::Failed, Status::Declined]);
                 let argv = ["/bin/bash", "-lc", command].map(str::to_owned);
                 let body = ItemBody::Command(Command {
-                    command: tools::join(&argv),
+                    command: log::item::join(&argv),
                     cwd: PathBuf::from("/work space"),
                     output: output.clone(),
                     exit_code: (status != Status::Declined).then_some(1),
