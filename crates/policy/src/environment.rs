@@ -237,7 +237,7 @@ fn credentials<'a>(
 /// Tells whether a word is base64 rather than a word of a language.
 fn is_base64(word: &str) -> bool {
     let mixed = word.contains(|c: char| c.is_ascii_lowercase())
-        && word[1..].contains(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit());
+        && word.chars().skip(1).any(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
     let alphabet = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.len() >= BEARER_BYTES_MIN && word.chars().all(alphabet) && mixed
 }
@@ -456,6 +456,7 @@ mod tests {
             ("//me@proxy", Some("//me@proxy")),
             ("Basic dXNlcjpwYXNzd29yZA==", None),
             ("Basic training", Some("Basic training")),
+            ("Basic élanVital9", Some("Basic élanVital9")),
             ("Bearer\tabcdefgh", None),
             ("PASSWORD\t=\tsecret", None),
             ("curl --token secret x", None),
