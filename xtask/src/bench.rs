@@ -120,12 +120,12 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "short_turn",
         work: Work::Turn(short_turn),
-        numbers: &[wall(Target::Share(0.12)), peak(Target::AtMost(20.0))],
+        numbers: &[wall(Target::Share(0.03)), peak(Target::AtMost(16.0))],
     },
     Scenario {
         name: "deltas_200k",
         work: Work::Turn(deltas_200k),
-        numbers: &[cpu(Target::Share(0.1)), wall(Target::Open)],
+        numbers: &[cpu(Target::Share(0.05)), wall(Target::Open)],
     },
     Scenario {
         name: "resume_100mb",
@@ -138,7 +138,7 @@ const SCENARIOS: [Scenario; 7] = [
         work: Work::Resume(LongThread { bytes: 100_000_000, turns_between: None }),
         numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
     },
-    Scenario { name: "calls_30", work: Work::Turn(calls_30), numbers: &[wall(Target::Share(0.2))] },
+    Scenario { name: "calls_30", work: Work::Turn(calls_30), numbers: &[wall(Target::Share(0.1))] },
     Scenario {
         name: "size",
         work: Work::FileSize,

@@ -1,8 +1,13 @@
 //! The command line: flags, subcommands and the text of `--help`.
 //!
 //! Doc comments on arguments are shown to users. Nothing here runs a command or reads the configuration.
+//!
+//! Arguments of subcommands below the first level are put together only when they are named (`defer`): to do so for all of them
+//! took a fifth of the instructions of a short turn. What a subcommand is for stands at its variant; a doc comment on a struct
+//! of arguments would replace it.
 
 pub(crate) mod daemon;
+pub(crate) mod files;
 pub(crate) mod models;
 pub(crate) mod threads;
 
@@ -11,6 +16,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use heddle::SandboxMode;
 use heddle::session::settings::Preferences;
+use heddle::structured_output::OUTPUT_RETRIES_MAX;
+use server::transport::Listen;
 
 /// Short alias of `--dangerously-bypass-approvals-and-sandbox`, which disables the sandbox.
 pub(crate) const BYPASS_ALIAS: &str = "yolo";
@@ -31,7 +38,7 @@ pub(crate) enum Command {
     /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Serve threads to another program, as JSON-RPC over stdin and stdout. Not all methods are supported yet.
+    /// Serve threads to other programs, as JSON-RPC. Not all methods are supported yet.
     #[command(after_help = APP_SERVER_HELP)]
     AppServer(Box<AppServerArgs>),
     /// Run a command in the sandbox as the model would, or prove that the sandbox holds.
@@ -40,9 +47,15 @@ pub(crate) enum Command {
     /// Show what the policy would decide about a command.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Check files that describe tools.
+    #[command(subcommand)]
+    Tools(ToolsCommand),
     /// List, search, name, archive, check and repair threads.
     #[command(subcommand, visible_alias = "thread", after_help = threads::THREADS_HELP)]
     Threads(Box<threads::ThreadsCommand>),
+    /// List files that were attached to messages, and remove those that no thread refers to.
+    #[command(subcommand, after_help = files::FILES_HELP)]
+    Files(files::FilesCommand),
     /// List, download, add, remove and test models that run on this machine.
     #[command(subcommand, after_help = models::MODELS_HELP)]
     Models(Box<models::ModelsCommand>),
@@ -66,27 +79,49 @@ Exit codes: 0 answered, 1 the turn failed (also if the provider's key is not set
 Examples:
   heddle exec \"explain what this project does\"
   git diff | heddle exec \"review this change\"
+  heddle exec --file paper.pdf --file notes.md \"what does the paper say that the notes do not?\"
   heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl
   heddle exec resume --last \"now the other one\"";
 
 const APP_SERVER_HELP: &str = "\
-One JSON object per line in each direction. Methods in this build: initialize, thread/start, thread/resume, \
-thread/fork, thread/archive, thread/unarchive, thread/read, thread/turns/list, turn/start and \
-turn/interrupt; any other method is refused with error -32601. The server never asks for approval: whatever \
-would need one is refused, and so is an approvalPolicy other than \"never\". It exits when stdin closes.
+JSON-RPC as Codex's app-server speaks it: one object per line on stdin and stdout, or per text frame of a WebSocket. \
+docs/app-server.md has the methods, a whole conversation, approvals and limits. With stdio:// the server exits when stdin \
+closes; otherwise it runs until SIGTERM, and turns go on when their client is gone.
 
 Options given here are the defaults for threads that do not override them.
 
 Examples:
-  heddle app-server -s workspace-write < requests.jsonl";
+  heddle app-server -s workspace-write < requests.jsonl
+  heddle app-server --listen unix:///run/user/1000/heddle.sock
+  heddle app-server --listen ws://127.0.0.1:8765 --ws-auth capability-token --ws-token-file token.txt";
+
+/// How clients of a TCP port show that they may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WsAuth {
+    /// By a token that they send.
+    CapabilityToken,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AppServerArgs {
-    /// Where to listen; this build supports only stdio://.
-    #[arg(long, value_name = "URL", default_value = "stdio://", value_parser = ["stdio://"])]
-    pub(crate) listen: String,
+    /// Where to listen: stdio:// serves one client on stdin and stdout; unix://PATH and ws://IP:PORT serve any number by
+    /// WebSocket, on a socket that only you can open, or on a TCP port.
+    #[arg(long, value_name = "URL", default_value = "stdio://")]
+    pub(crate) listen: Listen,
 
-    /// Exit when the client has not read pending output for this many seconds.
+    /// Require `Authorization: Bearer TOKEN` of clients of a TCP port. An address that other machines can reach needs it.
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub(crate) ws_auth: Option<WsAuth>,
+
+    /// The file that the token is in.
+    #[arg(long, value_name = "FILE", requires = "ws_auth", conflicts_with = "ws_token_sha256")]
+    pub(crate) ws_token_file: Option<PathBuf>,
+
+    /// The SHA-256 of the token, as `sha256sum` prints it, so that the token itself need not be here.
+    #[arg(long, value_name = "DIGEST", requires = "ws_auth")]
+    pub(crate) ws_token_sha256: Option<String>,
+
+    /// Disconnect a client that has not read pending output for this many seconds; on stdout, exit then.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) write_timeout: u32,
 
@@ -108,6 +143,7 @@ pub(crate) struct ExecArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ExecCommand {
     /// Resume a thread.
     #[command(after_help = RESUME_HELP)]
@@ -146,14 +182,15 @@ pub(crate) struct ResumeArgs {
     pub(crate) flags: ExecFlags,
 }
 
-impl ResumeArgs {
-    /// Separates the thread from the prompt: with `--last`, a single argument is the prompt.
-    pub(crate) fn split(&mut self) -> (Option<String>, Option<String>) {
-        let (thread, prompt) = (self.thread.take(), self.prompt.take());
-        match (self.last, thread, prompt) {
-            (true, first, None) => (None, first),
-            (_, thread, prompt) => (thread, prompt),
-        }
+/// Separates the thread from the prompt: with `--last`, a single argument is the prompt.
+pub(crate) fn split_thread(
+    last: bool,
+    thread: Option<String>,
+    prompt: Option<String>,
+) -> (Option<String>, Option<String>) {
+    match (last, thread, prompt) {
+        (true, first, None) => (None, first),
+        (_, thread, prompt) => (thread, prompt),
     }
 }
 
@@ -161,22 +198,31 @@ const FORK_HELP: &str = "\
 Without a prompt, heddle creates the new thread and prints its id.
 
 Examples:
-  heddle exec fork 01a1e055-b282-7523-b985-c798177efe12 \"try it with a lock instead\"";
+  heddle exec fork 01a1e055-b282-7523-b985-c798177efe12 \"try it with a lock instead\"
+  heddle exec fork --last \"try it with a lock instead\"";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ForkArgs {
     /// The thread to fork: its id, a prefix of its id, or its name.
     #[arg(value_name = "THREAD")]
-    pub(crate) thread: String,
+    pub(crate) thread: Option<String>,
 
     /// The prompt for the new thread; `-` reads it from stdin.
     pub(crate) prompt: Option<String>,
+
+    /// Fork the newest thread of this directory.
+    #[arg(long)]
+    pub(crate) last: bool,
+
+    /// With --last: consider threads of all directories.
+    #[arg(long)]
+    pub(crate) all: bool,
 
     #[command(flatten)]
     pub(crate) flags: ExecFlags,
 }
 
-/// Options of `exec` that may come before or after its subcommand; the ones after it win.
+// Options of `exec` that may come before or after its subcommand; the ones after it win.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ExecFlags {
     /// Print events to stdout as JSON lines.
@@ -187,7 +233,8 @@ pub(crate) struct ExecFlags {
     #[arg(long)]
     pub(crate) include_deltas: bool,
 
-    /// With --json, also print refused calls and commands that the sandbox blocked immediately.
+    /// With --json, also print refused calls, commands that the sandbox blocked immediately, and the end of an interrupted
+    /// turn.
     #[arg(long)]
     pub(crate) include_refused: bool,
 
@@ -199,12 +246,22 @@ pub(crate) struct ExecFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
 
+    /// How often the model is asked again if its answer does not conform to the schema: 0 to 10 [default: 1].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(..=i64::from(OUTPUT_RETRIES_MAX)))]
+    pub(crate) output_retries: Option<u32>,
+
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
 
-    /// Images to attach to the prompt. Takes several values, so put `--` before the prompt.
+    /// Images to attach to the prompt. Takes several values, so put `--` before the prompt. Their bytes become part of the
+    /// thread's log, as Codex reads it; with --file only a reference does.
     #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub(crate) images: Vec<PathBuf>,
+
+    /// A file to attach to the prompt: a PDF, UTF-8 text, or an image. One copy is kept in the home (`heddle files`). Can be
+    /// given several times.
+    #[arg(long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
 
     /// When to use colors [default: auto].
     #[arg(long, value_name = "WHEN")]
@@ -248,8 +305,10 @@ impl ExecFlags {
             include_refused: self.include_refused || before.include_refused,
             output_last_message: self.output_last_message.or(before.output_last_message),
             output_schema: self.output_schema.or(before.output_schema),
+            output_retries: self.output_retries.or(before.output_retries),
             shared: self.shared.merge_over(before.shared),
             images: before.images.into_iter().chain(self.images).collect(),
+            files: before.files.into_iter().chain(self.files).collect(),
             color: self.color.or(before.color),
             skip_git_repo_check: self.skip_git_repo_check || before.skip_git_repo_check,
             ephemeral: self.ephemeral || before.ephemeral,
@@ -307,6 +366,7 @@ impl From<LevelArg> for heddle::sandbox::Level {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum PolicyCommand {
     /// Print the decision about a command, the rule behind it, and where the command would run.
     #[command(after_help = EXPLAIN_HELP)]
@@ -314,7 +374,9 @@ pub(crate) enum PolicyCommand {
 }
 
 const EXPLAIN_HELP: &str = "\
-Nothing is run. A single argument is read as a script, several as the words of one command.
+Nothing is run. A single argument is read as a script, several as the words of one command. A shell, -c or -lc and a
+script (bash -lc 'git push') are read as the form in which commands are shown; for a shell that the model itself starts,
+make it a single argument.
 
 Examples:
   heddle policy explain -- git push --force
@@ -373,6 +435,7 @@ impl From<ApprovalArg> for heddle::policy::ApprovalPolicy {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum SandboxCommand {
     /// Attempt every forbidden operation inside the sandbox and print which ones were blocked.
     #[command(after_help = PROVE_HELP)]
@@ -430,6 +493,40 @@ pub(crate) enum ProveModeArg {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum ToolsCommand {
+    /// Check that files describe tools that a model can be offered.
+    #[command(after_help = VALIDATE_TOOLS_HELP)]
+    Validate(ValidateToolsArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ValidateToolsArgs {
+    /// Files whose names end in .json or .toml.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Print one JSON object per file: its tools, or file, line, column, field and error.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const VALIDATE_TOOLS_HELP: &str = "\
+A file has one tool, or a list of them under `tools`; of a config.toml, its [[daemon.tools]] are checked. A tool has a \
+name, a description, the schema of its arguments (`schema` or `parameters`, a table or JSON in quotes) and a command, \
+which reads the arguments of a call as JSON from stdin.
+
+The first mistake ends the check with exit code 2.
+
+Example of tools.toml:
+  [[tools]]
+  name = \"words\"
+  description = \"Counts the words of a text.\"
+  command = [\"wc\", \"-w\"]
+  schema = { type = \"object\", properties = { text = { type = \"string\" } }, required = [\"text\"] }";
+
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum DebugCommand {
     /// Decode raw model output and print what heddle makes of it: text, reasoning, calls, errors.
     #[command(after_help = DECODE_HELP)]
@@ -499,7 +596,7 @@ pub(crate) enum AnswerApi {
     Chat,
 }
 
-/// Options that may come before or after the subcommand; the ones after it win.
+// Options that may come before or after the subcommand; the ones after it win.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct SharedArgs {
     /// Override a setting of config.toml with a dotted key and a TOML value (`-c model="gpt-5.5"`). Later

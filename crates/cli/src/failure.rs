@@ -1,5 +1,7 @@
 //! Failures that end the program outside of a turn, with the exit codes that scripts rely on.
 
+use heddle::{ErrorKind, Thread, ThreadFacts, ThreadId};
+
 /// Exit codes; 0 is a completed turn.
 pub(crate) mod code {
     /// The turn failed, or something failed that the user cannot change.
@@ -47,12 +49,41 @@ impl Failure {
     }
 }
 
+/// Returns what was determined when a thread was opened. Only threads of other programs have no such facts.
+pub(crate) fn facts(thread: &Thread) -> Result<&ThreadFacts, Failure> {
+    let facts = thread.facts();
+    facts.ok_or_else(|| Failure::failed(anyhow::anyhow!("the thread runs in another program")))
+}
+
+/// How to find the thread that was meant.
+pub(crate) const LISTED: &str = "`heddle threads list --all` lists all";
+
+/// How to go on with a thread that somebody else has open.
+pub(crate) fn fork_advice(thread: ThreadId) -> String {
+    format!("`heddle exec fork {thread}`")
+}
+
 impl From<heddle::Error> for Failure {
+    /// Adds what to do on a command line, which the library does not know of.
     fn from(error: heddle::Error) -> Self {
-        use heddle::Error;
-        let code = match &error {
-            Error::Settings(_) | Error::NoSuchThread { .. } => code::USAGE,
-            Error::Sandbox(_) => code::SANDBOX,
+        let advice = match (error.kind(), error.thread_id()) {
+            (ErrorKind::NoSuchThread, _) => Some(LISTED.to_owned()),
+            (ErrorKind::ThreadInUse, Some(thread)) => Some(fork_advice(thread)),
+            _ => None,
+        };
+        let failure = Self::without_advice(error);
+        match advice {
+            Some(advice) => failure.with_advice(&advice),
+            None => failure,
+        }
+    }
+}
+
+impl Failure {
+    fn without_advice(error: heddle::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Settings | ErrorKind::NoSuchThread => code::USAGE,
+            ErrorKind::Sandbox => code::SANDBOX,
             _ => code::FAILED,
         };
         Self { code, error: error.into() }

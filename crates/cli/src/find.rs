@@ -5,7 +5,7 @@ use heddle::Heddle;
 use heddle::threads::index::{CatalogError, Index, ResolveError};
 use protocol::id::ThreadId;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, LISTED};
 use crate::progress;
 
 /// Opens the index; shows progress if it is rebuilt.
@@ -21,6 +21,7 @@ pub(crate) fn thread(heddle: &Heddle, text: &str) -> Result<ThreadId, Failure> {
     }
     index(heddle)?.resolve(text).map_err(|error| match error {
         ResolveError::Index(error) => index_failure(error),
+        error @ ResolveError::Unknown(_) => Failure::usage(error).with_advice(LISTED),
         error => Failure::usage(error),
     })
 }
@@ -42,8 +43,9 @@ pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
 pub(crate) fn index_failure(error: CatalogError) -> Failure {
     match error {
         CatalogError::Failed(_) => Failure::failed(error),
-        CatalogError::Expression(_) | CatalogError::TooLong | CatalogError::Order => {
-            Failure::usage(error)
+        CatalogError::Expression(_) => {
+            Failure::usage(error).with_advice("omit --raw to search for plain words")
         }
+        CatalogError::TooLong | CatalogError::Order => Failure::usage(error),
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use heddle::session::host::HostEnv;
 use heddle::session::local::Progress;
+use heddle::transport::InProcess;
 use heddle::{Heddle, Notice};
 
 use crate::failure::Failure;
@@ -16,7 +17,8 @@ pub(crate) const EXEC: &str = "heddle_exec";
 
 /// Reads the environment; works in the directory that `-C` names.
 pub(crate) fn heddle(directory: Option<&Path>) -> Result<Heddle, Failure> {
-    let heddle = Heddle::from_env()?;
+    // This is the program that others start.
+    let heddle = Heddle::from_env()?.over(InProcess);
     let directory = directory.unwrap_or(Path::new(""));
     heddle.at(directory).map_err(|error| Failure::usage(anyhow!("-C {error:#}")))
 }
@@ -29,9 +31,10 @@ pub(crate) fn look(directory: Option<&Path>) -> Result<HostEnv, Failure> {
 /// Prints notices that cannot wait until a thread is open. All others are shown with its first events.
 pub(crate) fn print_notice(notice: &Notice) {
     match notice {
-        Notice::ProviderNotChosen { .. } | Notice::Instructions(_) => {
-            note(&format!("warning: {notice}"));
+        Notice::ProviderNotChosen { provider } => {
+            note(&format!("warning: {notice} (-c model_provider={provider})"));
         }
+        Notice::Instructions(_) => note(&format!("warning: {notice}")),
         Notice::UsingLocalModel { .. } | Notice::DaemonStarting { .. } => note(&notice.to_string()),
         Notice::DaemonLoading(part) => draw_loading(*part),
         Notice::DaemonStarted => clear_line(),

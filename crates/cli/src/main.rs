@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use clap::error::ContextKind;
 
-use crate::args::{Args, Command, DebugCommand, PolicyCommand};
+use crate::args::{Args, Command, DebugCommand, PolicyCommand, ToolsCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -48,7 +48,9 @@ fn main() -> ExitCode {
         Command::Policy(PolicyCommand::Explain(explain)) => {
             command::policy::explain(args.shared, *explain)
         }
+        Command::Tools(ToolsCommand::Validate(validate)) => command::tools::validate(&validate),
         Command::Threads(threads) => command::threads::run(&args.shared, *threads),
+        Command::Files(files) => command::files::run(&args.shared, files),
         Command::Models(models) => command::models::run(&args.shared, *models),
         Command::Daemon(daemon) => command::daemon::run(&args.shared, *daemon),
         Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use heddle::files;
 use heddle::threads::index::Progress;
 
 use crate::command::models::bytes;
@@ -13,7 +14,7 @@ const BAR_EVERY: Duration = Duration::from_millis(100);
 const BAR_COLUMNS: usize = 30;
 
 /// Returns a callback that draws a bar on stderr, if that is a terminal and the operation is slow.
-pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
+pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + Send + 'static {
     let screen = Screen::of_stderr();
     let started = Instant::now();
     let mut drawn: Option<Instant> = None;
@@ -40,6 +41,12 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
             let _ = write!(stderr, "\r\x1b[K{what} [{full}{empty}] {done} of {total}");
         }
     }
+}
+
+/// Does the same for a search of logs.
+pub(crate) fn searching(what: &'static str) -> impl FnMut(files::Progress) + Send + 'static {
+    let mut bar = bar(what);
+    move |files::Progress { done, total }| bar(Progress::Reading { done, total })
 }
 
 /// Shows the progress of a transfer: as a bar on a terminal, as occasional lines elsewhere.

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use crate::error::ConfigError;
+use crate::json_tree;
 use crate::section::{Field, Notes, Read};
+use crate::tree;
 
 /// `[daemon]`: the local daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl Read for DaemonTool {
         let name: Option<String> = section.value("name")?;
         let description = section.or("description", String::new())?;
         let command: Vec<String> = section.or("command", Vec::new())?;
-        let parameters = section.value::<Schema>("parameters")?;
+        let parameters = section.value::<SchemaSetting>("parameters")?;
         section.finish();
         let Some(name) = name else {
             return Err(field.bad_value("has no name", "Add name = \"…\"."));
@@ -100,13 +102,21 @@ impl Read for DaemonTool {
     }
 }
 
-/// A JSON Schema as text: TOML has no null, and hosted APIs show schemas as JSON.
-struct Schema(Value);
+/// A JSON Schema: as text, since hosted APIs show schemas as JSON, or as a table.
+pub(crate) struct SchemaSetting(pub(crate) Value);
 
-impl Read for Schema {
-    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
-        let text = String::read(field, notes)?;
-        match serde_json::from_str(&text) {
+impl Read for SchemaSetting {
+    fn read(field: &Field<'_>, _: &mut Notes) -> Result<Self, ConfigError> {
+        let text = match &field.node.value {
+            tree::Value::String(text) => text,
+            tree::Value::Table(_) => {
+                return json_tree::to_json(field.node).map(Self).ok_or_else(|| {
+                    field.bad_value("has a date or a number that is not finite", EXAMPLE)
+                });
+            }
+            _ => return Err(field.wrong_type("a JSON schema", EXAMPLE)),
+        };
+        match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => Ok(Self(value)),
             Ok(_) => Err(field.bad_value("is not a JSON object", EXAMPLE)),
             Err(error) => Err(field.bad_value(&format!("is not JSON ({error})"), EXAMPLE)),
@@ -114,4 +124,5 @@ impl Read for Schema {
     }
 }
 
-const EXAMPLE: &str = "Write a JSON schema in quotes, such as '{\"type\": \"object\"}'.";
+const EXAMPLE: &str =
+    "Write a JSON schema in quotes, such as '{\"type\": \"object\"}', or as a table.";

@@ -15,6 +15,14 @@ pub enum ConfigError {
         /// What the TOML parser reported.
         problem: String,
     },
+    /// A file is not valid JSON.
+    #[error("{at}: not valid JSON: {problem}\n{}\nCorrect this line and try again.", at.excerpt())]
+    SyntaxJson {
+        /// Where parsing stopped.
+        at: Box<Place>,
+        /// What the JSON parser reported.
+        problem: String,
+    },
     /// A value has the wrong type.
     #[error("{at}: `{key}` must be {expected}, but this is {found}\n{}\n{help}", at.excerpt())]
     WrongType {
@@ -45,14 +53,29 @@ impl ConfigError {
     /// Returns the location of the error.
     pub fn place(&self) -> &Place {
         match self {
-            Self::Syntax { at, .. } | Self::WrongType { at, .. } | Self::BadValue { at, .. } => at,
+            Self::Syntax { at, .. }
+            | Self::SyntaxJson { at, .. }
+            | Self::WrongType { at, .. }
+            | Self::BadValue { at, .. } => at,
+        }
+    }
+
+    /// Returns what is wrong, without the place and what to write instead.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Syntax { problem, .. } => format!("not valid TOML: {problem}"),
+            Self::SyntaxJson { problem, .. } => format!("not valid JSON: {problem}"),
+            Self::WrongType { expected, found, .. } => {
+                format!("must be {expected}, but this is {found}")
+            }
+            Self::BadValue { problem, .. } => problem.clone(),
         }
     }
 
     /// Returns the dotted path of the key, if parsing got as far as keys.
     pub fn key(&self) -> Option<&str> {
         match self {
-            Self::Syntax { .. } => None,
+            Self::Syntax { .. } | Self::SyntaxJson { .. } => None,
             Self::WrongType { key, .. } | Self::BadValue { key, .. } => Some(key),
         }
     }

@@ -14,6 +14,7 @@ mod approval;
 mod choice;
 mod daemon;
 mod error;
+mod json_tree;
 mod limits;
 mod load;
 mod model;
@@ -23,10 +24,15 @@ mod project;
 mod provider;
 mod sandbox;
 mod schema;
+mod schema_effort;
+mod schema_exact;
 mod section;
 mod settings;
 mod shell_environment;
+mod strict_form;
 mod strict_json;
+mod tool;
+mod tool_manifest;
 mod tools;
 mod tree;
 mod unknown;
@@ -34,19 +40,25 @@ mod unknown;
 pub use approval::{ApprovalPolicy, GranularApproval};
 pub use daemon::{CONTEXT_MIN, Daemon, DaemonTool, SESSIONS_MAX, THREADS_MAX};
 pub use error::{ConfigError, OverrideError, Warning};
-pub use limits::TurnLimits;
+pub use limits::{OUTPUT_RETRIES_MAX, TurnLimits};
 pub use load::{Layer, LoadedConfig};
 pub use model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
 pub use overrides::Override;
 pub use position::{Place, Position, position};
 pub use project::{Project, TrustLevel};
 pub use provider::{
-    Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX, STREAM_IDLE_TIMEOUT_MS_DEFAULT,
-    STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
+    AttachmentKind, Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX,
+    STREAM_IDLE_TIMEOUT_MS_DEFAULT, STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
 };
 pub use sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
 pub use schema::{SCHEMA_BYTES_MAX, Schema, SchemaError, VIOLATIONS_MAX, Violation, Violations};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
+pub use strict_form::{NotStrict, Optional, StrictForm, UNSUPPORTED_MAX, Unsupported, strict_form};
+pub use tool::{
+    TOOL_DESCRIPTION_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_SCHEMA_DEPTH_MAX,
+    ToolProblem, check_tool_description, check_tool_name, check_tool_parameters,
+};
+pub use tool_manifest::{ManifestFormat, TOOLS_MAX, ToolManifest};
 pub use tools::Tools;
 pub use unknown::{UnknownKey, nearest_name};

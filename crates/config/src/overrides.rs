@@ -1,10 +1,11 @@
-//! One setting given on the command line as `key.path=value`.
+//! One setting given as `key.path=value`, over those of files.
 
 use crate::error::OverrideError;
 use crate::tree::{self, Entry, Node, Origin, Table, Value};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A `-c key.path=value` argument; its value is TOML, or else taken as a plain string.
+/// A text such as `key.path=value`; its value is TOML, or else taken as a plain string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
     name: String,
@@ -14,20 +15,30 @@ pub struct Override {
 }
 
 impl Override {
-    /// Parses an argument such as `model=gpt-5.5`, `a."b.c".d=true` or `a=[1, 2]`.
+    /// Parses a text such as `model=gpt-5.5`, `a."b.c".d=true` or `a=[1, 2]`.
     pub fn parse(text: &str) -> Result<Self, OverrideError> {
         let (keys, equals) = parse_key(text)?;
         let value = &text[equals + 1..];
         let start = text.len() - value.trim_start().len();
         let value = start..start + value.trim().len();
         // The value is left out of the name: it may be a secret, and messages end up in logs.
-        let name = format!("-c {}", text[..equals].trim());
+        let name = format!("setting {}", text[..equals].trim());
         Ok(Self { name, text: text.to_owned(), keys, value })
     }
 
     /// Returns the parts of the key, outermost first.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|part| part.name.as_str())
+    }
+
+    /// Returns the key as it was given, and the value as JSON. Dates become strings.
+    pub fn to_json(&self) -> (&str, serde_json::Value) {
+        let key = self.text.split_at(self.value.start).0.trim_end();
+        let raw = &self.text[self.value.clone()];
+        let read: Option<BTreeMap<String, serde_json::Value>> =
+            toml::from_str(&format!("value = {raw}")).ok();
+        let value = read.filter(|fields| fields.len() == 1).and_then(|mut it| it.remove("value"));
+        (key.trim_end_matches('=').trim(), value.unwrap_or_else(|| raw.into()))
     }
 
     /// Returns the name used in messages.

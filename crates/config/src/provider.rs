@@ -16,6 +16,14 @@ choice! {
     }
 }
 
+choice! {
+    /// What can be attached to a message besides text.
+    pub enum AttachmentKind {
+        Images = "images",
+        Pdfs = "pdfs",
+    }
+}
+
 /// `[model_providers.ID]`: where a model is reached and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
@@ -43,6 +51,8 @@ pub struct Provider {
     pub call_paths: Vec<String>,
     /// Whether calls inside the arguments of calls are additional calls.
     pub calls_in_arguments: bool,
+    /// What attached files it takes besides text, if that is not what its protocol usually does.
+    pub attachments: Option<Vec<AttachmentKind>>,
     /// How often a request that got no stream is retried; at most [`REQUEST_RETRIES_MAX`].
     pub request_max_retries: u32,
     /// How often a broken stream is retried; at most [`STREAM_RETRIES_MAX`].
@@ -70,6 +80,7 @@ impl Default for Provider {
             dialect: None,
             call_paths: Vec::new(),
             calls_in_arguments: false,
+            attachments: None,
             request_max_retries: REQUEST_RETRIES_DEFAULT,
             stream_max_retries: STREAM_RETRIES_DEFAULT,
             stream_idle_timeout_ms: STREAM_IDLE_TIMEOUT_MS_DEFAULT,
@@ -98,6 +109,7 @@ impl Read for Provider {
             dialect: s.value("dialect")?,
             call_paths: s.or("call_paths", default.call_paths)?,
             calls_in_arguments: s.or("calls_in_arguments", false)?,
+            attachments: s.value("attachments")?,
             request_max_retries: s
                 .value("request_max_retries")?
                 .map_or(default.request_max_retries, |n| at_most(n, REQUEST_RETRIES_MAX)),

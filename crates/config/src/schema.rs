@@ -10,7 +10,7 @@ use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use serde_json::{Map, Value};
 
-use crate::strict_json;
+use crate::{schema_effort, schema_exact, strict_json};
 
 /// Why a schema cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,8 @@ pub enum SchemaError {
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
+    /// The schema as the validator has it.
+    document: Value,
 }
 
 /// One difference between an answer and its schema, in texts of bounded length.
@@ -101,11 +103,13 @@ impl Schema {
         check(map, "", 0)?;
         let mut cost = Cost { root: &value, known: HashMap::new(), ending: HashSet::new() };
         cost.visit(&value, "", 0)?;
-        let validator = jsonschema::validator_for(&value).map_err(|error| {
+        let document = schema_effort::cheap_first(&value);
+        let options = schema_exact::exact(jsonschema::options());
+        let validator = options.build(&document).map_err(|error| {
             let place = place(&error.instance_path.to_string());
             SchemaError::Keyword { place, problem: shorten(&error.to_string()) }
         })?;
-        Ok(Self { validator })
+        Ok(Self { validator, document })
     }
 
     /// Validates an answer; the first [`VIOLATIONS_MAX`] differences are reported.
@@ -121,11 +125,28 @@ impl Schema {
         }
         let value = strict_json::parse(text)
             .map_err(|error| whole(format!("{} ({error})", shorten(&format!("{text:?}")))))?;
-        let mut errors = self.validator.iter_errors(&value).map(|error| Violation {
+        let Some(steps) = schema_effort::steps(&self.document, &value) else {
+            return Err(Violation {
+                path: String::new(),
+                expected: "an answer that the schema allows to be checked".to_owned(),
+                got: "one with too many ways to match its alternatives: nest it less".to_owned(),
+            }
+            .into());
+        };
+        if self.validator.is_valid(&value) {
+            return Ok(());
+        }
+        let violation = |error: ValidationError<'_>| Violation {
             path: shorten(&error.instance_path.to_string()),
             expected: shorten(&expected(&error)),
             got: shorten(&got(&error)),
-        });
+        };
+        if steps > LISTED_STEPS_MAX {
+            // The validator collects all before it gives out the first.
+            let first = self.validator.validate(&value).err().map(violation);
+            return first.map_or(Ok(()), |first| Err(Violations { list: vec![first], more: true }));
+        }
+        let mut errors = self.validator.iter_errors(&value).map(violation);
         let list: Vec<_> = errors.by_ref().take(VIOLATIONS_MAX).collect();
         let more = errors.next().is_some();
         if list.is_empty() { Ok(()) } else { Err(Violations { list, more }) }
@@ -167,6 +188,8 @@ fn expected(error: &ValidationError<'_>) -> String {
         Kind::AnyOf | Kind::OneOfNotValid => "what one of the given schemas describes".to_owned(),
         Kind::OneOfMultipleValid => "what only one of the given schemas describes".to_owned(),
         Kind::Format { format } => format!("the format {format}"),
+        // One of `schema_exact`, which says what is expected.
+        Kind::Custom { message } => message.clone(),
         Kind::FalseSchema => "nothing".to_owned(),
         _ => format!("otherwise, since {}", error.masked_with("this")),
     }
@@ -282,7 +305,7 @@ impl<'a> Cost<'a> {
 }
 
 /// Returns the schemas nested in a keyword.
-fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, String)> {
+pub(crate) fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, String)> {
     match (keyword, value) {
         (
             "properties" | "$defs" | "definitions" | "patternProperties" | "dependentSchemas",
@@ -302,7 +325,7 @@ fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, St
 }
 
 /// Escapes a name as a segment of a JSON pointer.
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
@@ -322,7 +345,7 @@ const ONE_SCHEMA: [&str; 12] = [
     "else",
 ];
 /// Keywords whose schemas apply to the same part of an answer as the schema that contains them.
-const SAME_PART: [&str; 8] =
+pub(crate) const SAME_PART: [&str; 8] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 /// Keywords that change what references resolve to.
 const SCOPES: [&str; 6] =
@@ -331,6 +354,8 @@ const SCOPES: [&str; 6] =
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
 /// Most differences reported for an answer.
 pub const VIOLATIONS_MAX: usize = 8;
+/// Most steps of a check whose differences are listed; of a longer one the first is reported.
+const LISTED_STEPS_MAX: u64 = 100_000;
 /// Longest text in a report, in bytes.
 const REPORT_BYTES_MAX: usize = 300;
 /// Longest chain from schema to schema.
@@ -387,6 +412,11 @@ fn check(schema: &Map<String, Value>, place: &str, depth: usize) -> Result<(), S
                 }
             }
             "enum" if !value.is_array() => return Err(form(&at(key), "must be a list")),
+            "const" | "enum" if schema_exact::is_rounded(value) => {
+                let problem = "has an integer of more than 64 bits, which cannot be compared exactly: make it text, \
+                               or describe it with a pattern";
+                return Err(form(&at(key), problem));
+            }
             _ => {}
         }
     }
@@ -453,6 +483,15 @@ mod tests {
         check(r#"{"anyOf":[]}"#, "not a JSON schema: /anyOf must");
         check(r#"{"enum":1}"#, "not a JSON schema: /enum must");
         check(r#"{"minLength":-1}"#, "not a JSON schema: /minLength: -1 is");
+        check(r#"{"multipleOf":0}"#, "not a JSON schema: /multipleOf: 0 is");
+        check(r#"{"uniqueItems":1}"#, "not a JSON schema: /uniqueItems: 1 is");
+        let rounded = "not a JSON schema: /properties/a/const has an integer of more than 64 bits";
+        check(r#"{"properties":{"a":{"const":18446744073709551616}}}"#, rounded);
+        check(
+            r#"{"enum":["a",[-9223372036854775809]]}"#,
+            "not a JSON schema: /enum has an integer",
+        );
+        check(r#"{"const":18446744073709551615}"#, "");
         check(r#"{"pattern":"("}"#, "not a JSON schema: ");
         check(r#"{"if":3}"#, "not a JSON schema: /if must");
         let deep = r#"{"not":"#.repeat(70) + "{}" + &"}".repeat(70);
@@ -570,6 +609,32 @@ mod tests {
             let text = format!(r#"{{"a":{value}}}"#);
             answer(&one(keyword), &text, &format!("at /a: expected {want}"));
         }
+        let large = one(r#"{"const":9007199254740993}"#);
+        answer(&large, r#"{"a":9007199254740993}"#, "");
+        answer(&large, r#"{"a":9007199254740992}"#, "at /a: expected 9007199254740993, got 900719");
+        answer(&large, r#"{"a":9007199254740992.0}"#, "at /a: expected 9007199254740993, got 900");
+        answer(&one(r#"{"const":-9223372036854775808}"#), r#"{"a":-9223372036854775807}"#, "at /a");
+        let several = one(r#"{"enum":[1,18446744073709551615]}"#);
+        answer(&several, r#"{"a":1.0}"#, "");
+        answer(&several, r#"{"a":18446744073709551615}"#, "");
+        answer(&several, r#"{"a":18446744073709551614}"#, "at /a: expected one of [1,1844674");
+        answer(&several, r#"{"a":18446744073709551616}"#, "at /a: expected one of [1,1844674");
+        answer(&one(r#"{"const":0}"#), r#"{"a":1e-17}"#, "at /a: expected 0, got 1e-17");
+        // The members of an object have no order.
+        let object = one(r#"{"const":{"x":1,"y":[2]}}"#);
+        answer(&object, r#"{"a":{"y":[2.0],"x":1}}"#, "");
+        answer(&object, r#"{"a":{"y":[2],"x":1,"z":1}}"#, "at /a: expected {");
+        let unique = one(r#"{"uniqueItems":true}"#);
+        answer(&unique, r#"{"a":[9007199254740993,9007199254740992,"1",1,[1],{"x":1}]}"#, "");
+        answer(&unique, r#"{"a":[{"x":1,"y":2},{"y":2.0,"x":1}]}"#, "at /a: expected items that");
+        answer(&one(r#"{"uniqueItems":false}"#), r#"{"a":[1,1]}"#, "");
+        let even = one(r#"{"multipleOf":2}"#);
+        answer(&even, r#"{"a":9007199254740994}"#, "");
+        answer(&even, r#"{"a":9007199254740993}"#, "at /a: expected a multiple of 2, got 900");
+        answer(&one(r#"{"multipleOf":0.1}"#), r#"{"a":0.3}"#, "");
+        answer(&one(r#"{"multipleOf":0.1}"#), r#"{"a":0.35}"#, "at /a: expected a multiple of 0.1");
+        answer(&one(r#"{"multipleOf":1.5}"#), r#"{"a":"text"}"#, "");
+        answer(&one(r#"{"maximum":9007199254740992}"#), r#"{"a":9007199254740993}"#, "at /a: exp");
         let integer = one(r#"{"type":"integer"}"#);
         answer(&integer, r#"{"a":123456789012345678901234567890}"#, "");
         answer(&integer, r#"{"a":1.5}"#, "at /a: expected integer, got 1.5");

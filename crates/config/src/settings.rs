@@ -65,6 +65,8 @@ pub struct Config {
     pub tool_output_token_limit: Option<u64>,
     /// Whether reasoning is hidden from the output.
     pub hide_agent_reasoning: bool,
+    /// Show raw reasoning as it comes, where the provider sends it.
+    pub show_raw_agent_reasoning: bool,
     /// Instructions sent with the role `developer`.
     pub developer_instructions: Option<String>,
     /// A file whose text replaces the model's instructions.
@@ -122,6 +124,8 @@ impl Config {
                 .or("project_doc_fallback_filenames", default.project_doc_fallback_filenames)?,
             tool_output_token_limit: s.value("tool_output_token_limit")?,
             hide_agent_reasoning: s.or("hide_agent_reasoning", default.hide_agent_reasoning)?,
+            show_raw_agent_reasoning: s
+                .or("show_raw_agent_reasoning", default.show_raw_agent_reasoning)?,
             developer_instructions: s.value("developer_instructions")?,
             model_instructions_file: s.value("model_instructions_file")?,
             daemon: default.daemon,
@@ -158,6 +162,7 @@ impl Default for Config {
             project_doc_fallback_filenames: Vec::new(),
             tool_output_token_limit: None,
             hide_agent_reasoning: false,
+            show_raw_agent_reasoning: false,
             developer_instructions: None,
             model_instructions_file: None,
             daemon: Daemon::default(),
@@ -244,7 +249,6 @@ pub const ACCEPTED: &[&str] = &[
     "hide_full_access_warning",
     "notice",
     "realtime",
-    "show_raw_agent_reasoning",
     "sqlite",
     "suppress_unstable_features_warning",
     "tui",

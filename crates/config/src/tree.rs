@@ -1,4 +1,4 @@
-//! A TOML document that remembers where each key and value was written, and can be merged with another.
+//! A TOML or JSON document that remembers where each key and value was written, and can be merged with another.
 
 use crate::error::ConfigError;
 use crate::position::Place;
@@ -52,13 +52,15 @@ pub(crate) enum Value {
     String(String),
     /// An integer too large for this type becomes its largest value: no setting allows either.
     Integer(i128),
-    /// No setting is a floating-point number, so its value is not kept.
-    Float,
+    /// No setting is one, but schemas of tools have them.
+    Float(f64),
     Boolean(bool),
     /// No setting is a date, so its value is not kept.
     Datetime,
     Array(Vec<Node>),
     Table(Table),
+    /// Only JSON has it.
+    Null,
 }
 
 impl Value {
@@ -66,11 +68,12 @@ impl Value {
         match self {
             Self::String(_) => "a string",
             Self::Integer(_) => "an integer",
-            Self::Float => "a number with a fraction",
+            Self::Float(_) => "a number with a fraction",
             Self::Boolean(_) => "a boolean",
             Self::Datetime => "a date or time",
             Self::Array(_) => "a list",
             Self::Table(_) => "a table",
+            Self::Null => "null",
         }
     }
 }
@@ -136,7 +139,10 @@ fn node(span: Range<usize>, value: DeValue<'_>, source: usize, offset: usize) ->
         DeValue::Integer(number) => Value::Integer(
             i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX),
         ),
-        DeValue::Float(_) => Value::Float,
+        // TOML has underscores in numbers, and what is left is what Rust reads.
+        DeValue::Float(number) => {
+            Value::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
+        }
         DeValue::Boolean(on) => Value::Boolean(on),
         DeValue::Datetime(_) => Value::Datetime,
         DeValue::Array(items) => {

@@ -8,17 +8,32 @@ use std::sync::Arc;
 ///
 /// The check must be pure: a replayed turn must have the same outcome.
 #[derive(Clone)]
-pub struct AnswerCheck(Arc<CheckFn>);
+pub struct AnswerCheck {
+    check: Arc<CheckFn>,
+    retries: Option<u32>,
+}
 
 type CheckFn = dyn Fn(Option<&str>) -> Result<(), String> + Send + Sync;
 
 impl AnswerCheck {
     pub fn new(check: impl Fn(Option<&str>) -> Result<(), String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
+        Self { check: Arc::new(check), retries: None }
     }
 
-    pub(crate) fn check(&self, answer: Option<&str>) -> Result<(), String> {
-        (self.0)(answer)
+    /// Sets how often a wrong answer is requested again, instead of [`Limits::output_retries`](crate::Limits).
+    #[must_use]
+    pub fn with_retries(self, retries: u32) -> Self {
+        Self { retries: Some(retries), ..self }
+    }
+
+    /// Returns how often a wrong answer is requested again, if that was set.
+    pub fn retries(&self) -> Option<u32> {
+        self.retries
+    }
+
+    /// Checks an answer.
+    pub fn check(&self, answer: Option<&str>) -> Result<(), String> {
+        (self.check)(answer)
     }
 }
 

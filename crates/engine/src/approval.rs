@@ -60,7 +60,7 @@ impl Approvals {
 
 /// Limits an answer to what was offered: an acceptance with a larger scope counts as one for this single
 /// call.
-pub(crate) fn within(request: &ApprovalRequest, answer: Answer) -> Answer {
+pub fn within(request: &ApprovalRequest, answer: Answer) -> Answer {
     let wanted = match &answer {
         Answer::AcceptForSession => Scope::Session,
         Answer::AcceptAndRemember(prefix) => Scope::Prefix(prefix.clone()),
@@ -69,11 +69,158 @@ pub(crate) fn within(request: &ApprovalRequest, answer: Answer) -> Answer {
     if request.scopes.contains(&wanted) { answer } else { Answer::Accept }
 }
 
+/// Returns what all of several answers to one question allow; none if there are none.
+///
+/// A refusal outweighs every acceptance: a cancel before a decline, and a decline before the lack of an answer. Among
+/// acceptances the narrowest scope counts. Among equals, the first does.
+pub fn strictest(answers: impl IntoIterator<Item = Answer>) -> Option<Answer> {
+    answers.into_iter().reduce(|kept, next| {
+        if kept.accepts() && next.accepts() {
+            return narrower(kept, next);
+        }
+        if severity(&next) > severity(&kept) { next } else { kept }
+    })
+}
+
+/// Returns what any of several answers to one question allows; none if there are none.
+///
+/// An acceptance outweighs every refusal, and among acceptances the widest scope counts. Without one, an answer outweighs
+/// the lack of one, and a decline outweighs a cancel. Among equals, the first does.
+pub fn mildest(answers: impl IntoIterator<Item = Answer>) -> Option<Answer> {
+    answers.into_iter().reduce(|kept, next| match (kept.accepts(), next.accepts()) {
+        (true, true) => wider(kept, next),
+        (true, false) => kept,
+        (false, true) => next,
+        (false, false) => match (severity(&kept), severity(&next)) {
+            (Severity::Unanswered, Severity::Decline | Severity::Cancel)
+            | (Severity::Cancel, Severity::Decline) => next,
+            _ => kept,
+        },
+    })
+}
+
+/// How much an answer refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    Accept,
+    Unanswered,
+    Decline,
+    Cancel,
+}
+
+fn severity(answer: &Answer) -> Severity {
+    match answer {
+        Answer::Accept | Answer::AcceptForSession | Answer::AcceptAndRemember(_) => {
+            Severity::Accept
+        }
+        Answer::TimedOut | Answer::Disconnected | Answer::Invalid | Answer::Failed(_) => {
+            Severity::Unanswered
+        }
+        Answer::Decline => Severity::Decline,
+        Answer::Cancel => Severity::Cancel,
+    }
+}
+
+/// Returns what both acceptances allow. What is accepted for a prefix includes the same effect in this session.
+fn narrower(left: Answer, right: Answer) -> Answer {
+    match (left, right) {
+        (Answer::AcceptAndRemember(left), Answer::AcceptAndRemember(right)) => {
+            if left.starts_with(&right) {
+                Answer::AcceptAndRemember(left)
+            } else if right.starts_with(&left) {
+                Answer::AcceptAndRemember(right)
+            } else {
+                Answer::Accept
+            }
+        }
+        (Answer::AcceptForSession, other) | (other, Answer::AcceptForSession) => match other {
+            Answer::AcceptAndRemember(_) => Answer::AcceptForSession,
+            other => other,
+        },
+        _ => Answer::Accept,
+    }
+}
+
+/// Returns what either acceptance allows, as far as one answer can say that.
+fn wider(left: Answer, right: Answer) -> Answer {
+    match (left, right) {
+        (Answer::AcceptAndRemember(left), Answer::AcceptAndRemember(right)) => {
+            let shorter = if left.starts_with(&right) { right } else { left };
+            Answer::AcceptAndRemember(shorter)
+        }
+        (remembered @ Answer::AcceptAndRemember(_), _)
+        | (_, remembered @ Answer::AcceptAndRemember(_)) => remembered,
+        (Answer::Accept, other) | (other, _) => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 
-    use super::within;
+    use super::{mildest, strictest, within};
+
+    /// Reads an answer: `once`, `session`, `git fetch` (for a prefix), `decline`, `cancel`, `late` or `gone`.
+    fn answer(text: &str) -> Answer {
+        match text {
+            "once" => Answer::Accept,
+            "session" => Answer::AcceptForSession,
+            "decline" => Answer::Decline,
+            "cancel" => Answer::Cancel,
+            "late" => Answer::TimedOut,
+            "gone" => Answer::Disconnected,
+            "panic" => Answer::Failed("it panicked".to_owned()),
+            words => Answer::AcceptAndRemember(words.split(' ').map(str::to_owned).collect()),
+        }
+    }
+
+    #[test]
+    fn several_answers() {
+        for (answers, strict, mild) in [
+            ("once", "once", "once"),
+            ("once, session", "once", "session"),
+            ("session, once", "once", "session"),
+            ("session, session", "session", "session"),
+            ("session, git", "session", "git"),
+            ("git, session", "session", "git"),
+            ("once, git", "once", "git"),
+            ("git, git fetch", "git fetch", "git"),
+            ("git fetch, git", "git fetch", "git"),
+            ("git fetch, git push", "once", "git fetch"),
+            ("git fetch, git push, session", "once", "git fetch"),
+            ("once, decline", "decline", "once"),
+            ("cancel, session", "cancel", "session"),
+            ("decline, cancel", "cancel", "decline"),
+            ("cancel, decline", "cancel", "decline"),
+            // No answer is a refusal, and says less than a real one.
+            ("once, late", "late", "once"),
+            ("late, decline", "decline", "decline"),
+            ("decline, late", "decline", "decline"),
+            ("gone, cancel", "cancel", "cancel"),
+            ("late, gone, panic", "late", "late"),
+            ("panic, git, late", "panic", "git"),
+        ] {
+            let list = || answers.split(", ").map(answer);
+            assert_eq!(strictest(list()), Some(answer(strict)), "the strictest of {answers}");
+            assert_eq!(mildest(list()), Some(answer(mild)), "the mildest of {answers}");
+        }
+        assert_eq!((strictest([]), mildest([])), (None, None));
+    }
+
+    proptest! {
+        /// The strictest allows nothing that any of them refuses, and the mildest something that one allows.
+        #[test]
+        fn none_and_any(answers in prop::collection::vec(0usize..9, 1..6)) {
+            let names = ["once", "session", "git", "git fetch", "decline", "cancel", "late", "gone", "panic"];
+            let answers: Vec<_> = answers.into_iter().map(|index| answer(names[index])).collect();
+            let strict = strictest(answers.clone()).unwrap();
+            let mild = mildest(answers.clone()).unwrap();
+            prop_assert_eq!(strict.accepts(), answers.iter().all(Answer::accepts));
+            prop_assert_eq!(mild.accepts(), answers.iter().any(Answer::accepts));
+            prop_assert!(answers.contains(&mild));
+        }
+    }
 
     #[track_caller]
     fn check(scopes: &[Scope], answer: Answer, want: Answer) {

@@ -14,6 +14,8 @@
 //! - A name that is not offered is held until its output arrives or the stream ends. Only then is the model
 //!   told that there is no such tool.
 //! - A second output of a call, and an output without a call, are dropped, and a warning names them.
+//! - A call that comes twice in one answer runs once (`turn::received` says what counts as twice), and a
+//!   warning names it. In a later answer it is another call.
 //!
 //! The output of a call that the endpoint ran enters the history right after its call, unless a call that
 //! runs here is in the same answer: then all outputs go back together.
@@ -160,6 +162,11 @@ impl Calls {
         let failed = failed || held.item.status == Status::Failed;
         let status = if failed { Status::Failed } else { Status::Completed };
         Taken::Paired(key, ToolCall { output: text, status, ..held.item })
+    }
+
+    /// Returns whether the newest call with this id of the endpoint's has an output of the endpoint's.
+    pub(crate) fn was_given(&self, id: &str) -> bool {
+        self.given.contains(id)
     }
 
     /// Returns whether the endpoint ran all calls so far, so that their outputs can enter the history.
@@ -350,6 +357,11 @@ pub(crate) fn unsupported(call: &Call) -> String {
         Payload::Custom(_) => "custom tool call",
     };
     format!("unsupported {kind}: {}", call.name)
+}
+
+/// The message for the model that there was such a tool.
+pub(crate) fn withdrawn(name: &str) -> String {
+    format!("the tool {name} is no longer available: go on without it")
 }
 
 /// Says why a call of an offered tool cannot be made, in a message for the model.

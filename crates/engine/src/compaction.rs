@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use history::{Entry, Origin, words};
+use protocol::file::{FileKind, FilePart};
 use protocol::open::{Open, Raw};
 use protocol::responses::{
     CallOutput, ContentPart, KnownItem, KnownPart, Message, OutputBody, ResponseItem,
@@ -29,6 +30,8 @@ pub const TAIL_BYTES_MAX: usize = 40_000;
 
 /// The bytes that an image counts as.
 const IMAGE_WEIGHT: usize = 6_000;
+/// The most bytes that a PDF counts as.
+const PDF_WEIGHT_MAX: usize = 200_000;
 
 /// How much may remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -329,7 +332,7 @@ fn newest(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> usize {
 /// long its encoding is.
 pub(crate) fn weight(wire: &Raw) -> usize {
     let json = wire.as_str();
-    if !json.contains(r#""input_image""#) {
+    if !json.contains(r#""input_image""#) && !json.contains(r#""heddle_file""#) {
         return json.len();
     }
     let parts = match serde_json::from_str::<ResponseItem>(json).map(Open::known) {
@@ -343,28 +346,54 @@ pub(crate) fn weight(wire: &Raw) -> usize {
         _ => return json.len(),
     };
     let part = |part: &ContentPart| match part {
-        Open::Known(KnownPart::InputImage { .. }) => IMAGE_WEIGHT,
         Open::Known(KnownPart::InputText { text }) => text.len(),
-        _ => 0,
+        part => attached_weight(part).unwrap_or_default(),
     };
     parts.iter().map(part).sum()
 }
 
-/// Shortens a message to the beginning and the end of its text, with as many of its images as fit; none if
+fn is_file(part: &ContentPart) -> bool {
+    matches!(part, Open::Known(KnownPart::File(_)))
+}
+
+/// Returns the size of an image or a file; none if the part is neither.
+fn attached_weight(part: &ContentPart) -> Option<usize> {
+    match part {
+        Open::Known(KnownPart::InputImage { .. }) => Some(IMAGE_WEIGHT),
+        Open::Known(KnownPart::File(FilePart(file))) => Some(match file.kind {
+            kind if kind.is_image() => IMAGE_WEIGHT,
+            // Most of a large document is pictures and fonts.
+            FileKind::Pdf => {
+                usize::try_from(file.bytes).map_or(PDF_WEIGHT_MAX, |it| it.min(PDF_WEIGHT_MAX))
+            }
+            _ => usize::try_from(file.bytes).unwrap_or(usize::MAX),
+        }),
+        _ => None,
+    }
+}
+
+/// Shortens a message to the beginning and the end of its text, with as many of its images and files as fit; none if
 /// nothing fits.
 fn shortened(wire: &Raw, bytes_max: usize) -> Option<Raw> {
     let message = message(wire)?;
     let text = message.content.text();
     // An image may be the subject, but is useless without the text about it.
-    let pictures_max = bytes_max.saturating_sub(text.len().min(bytes_max / 2)) / IMAGE_WEIGHT;
-    let is_image = |part: &ContentPart| matches!(part, Open::Known(KnownPart::InputImage { .. }));
-    let images = message.content.0.into_iter().filter(is_image);
-    let mut parts: Vec<_> = images.take(pictures_max).collect();
-    let text = call::bound_text(text, bytes_max - parts.len() * IMAGE_WEIGHT);
-    if bytes_max == 0 || text.is_empty() {
+    let mut room = bytes_max.saturating_sub(text.len().min(bytes_max / 2));
+    let mut attached = 0;
+    let fits = |part: &ContentPart| {
+        let weight = attached_weight(part).filter(|weight| *weight <= room);
+        room -= weight.unwrap_or_default();
+        attached += weight.unwrap_or_default();
+        weight.is_some()
+    };
+    let mut parts: Vec<_> = message.content.0.into_iter().filter(fits).collect();
+    let text = call::bound_text(text, bytes_max - attached);
+    if bytes_max == 0 || (text.is_empty() && !parts.iter().any(is_file)) {
         return None;
     }
-    parts.push(KnownPart::input_text(text));
+    if !text.is_empty() {
+        parts.push(KnownPart::input_text(text));
+    }
     to_raw_value(&user_parts(parts)).ok().map(Raw::from)
 }
 
@@ -378,6 +407,7 @@ fn message(wire: &Raw) -> Option<Message> {
 #[cfg(test)]
 mod tests {
     use history::{Entry, Origin};
+    use protocol::file::{Digest, FileKind, FilePart, FileReference};
     use protocol::open::{Open, Raw};
     use protocol::responses::KnownPart;
 
@@ -400,6 +430,13 @@ mod tests {
             'p' => call("update_plan", r#"{\"status\":\"pending\"}"#),
             'd' => call("update_plan", r#"{\"status\":\"completed\"}"#),
             'o' => output(),
+            'f' => {
+                let sha256 = Digest::new([0xaa; Digest::BYTES]);
+                let (name, kind) = ((*text).to_owned(), FileKind::Text);
+                let file = FileReference { sha256, name, kind, bytes: 30_000 };
+                let part = Open::Known(KnownPart::File(FilePart(file)));
+                serde_json::to_string(&user_parts(vec![part])).expect("a message")
+            }
             'i' => {
                 let data = "A".repeat(3 * RETAINED_BYTES_MAX);
                 let url = format!("data:image/png;base64,{data}");
@@ -411,7 +448,7 @@ mod tests {
         };
         let origin = match origin {
             's' => Origin::Setup,
-            'u' | 'i' => Origin::User,
+            'u' | 'i' | 'f' => Origin::User,
             _ => Origin::Turn,
         };
         let wire: Raw = serde_json::from_str(&json).expect("JSON");
@@ -445,6 +482,8 @@ mod tests {
         check(&[('u', &long), ('u', &long)], 2, sum, &["THE TASK", "SUM"]);
         // An image counts as less than its bytes, and remains with the text about it.
         check(&[('u', "old"), ('i', "look")], 0, sum, &["old", "base64,AAAA", "SUM"]);
+        // A file counts as its content, and remains without a text about it while there is room.
+        check(&[('f', "one"), ('f', "two"), ('f', "three")], 0, sum, &["two", "three", "SUM"]);
         // Messages of this turn take precedence over earlier ones.
         check(&[('u', &long), ('u', "now")], 1, sum, &["THE TASK", "now", "SUM"]);
         // Open steps remain with the call that set them; finished ones do not.

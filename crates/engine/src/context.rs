@@ -21,6 +21,7 @@ use history::words;
 
 use crate::compaction::{self, Ending, Room};
 use crate::prompt;
+use crate::turn::LeftOut;
 
 #[derive(Debug, Default)]
 pub struct Context {
@@ -31,6 +32,8 @@ pub struct Context {
     ids: HashSet<String>,
     /// Likewise call ids, each with the number for its next repetition.
     call_ids: HashMap<String, u32>,
+    /// Attached files that the user knows are not sent.
+    left_out: LeftOut,
 }
 
 impl Context {
@@ -104,6 +107,10 @@ impl Context {
         }
         self.call_ids.insert(candidate.clone(), 2);
         candidate
+    }
+
+    pub(crate) fn left_out_files(&mut self) -> &mut LeftOut {
+        &mut self.left_out
     }
 
     /// Returns the items in order, as they are sent.
@@ -266,6 +273,11 @@ pub fn user_parts(parts: Vec<protocol::responses::ContentPart>) -> KnownItem {
 /// Creates a message from us to the model, which takes precedence over the user's.
 pub fn developer_message(text: impl Into<String>) -> KnownItem {
     message("developer", vec![KnownPart::input_text(text)])
+}
+
+/// Creates a message of the model.
+pub(crate) fn assistant_message(text: String) -> KnownItem {
+    message("assistant", vec![Open::Known(KnownPart::OutputText { text })])
 }
 
 fn message(role: &str, parts: Vec<Open<KnownPart>>) -> KnownItem {

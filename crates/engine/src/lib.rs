@@ -36,5 +36,5 @@ pub use limits::Limits;
 pub use outbox::Outbox;
 pub use protocol::call::{Call, Payload, Report};
 pub use turn::{
-    Action, Input, Numbers, Outcome, Purpose, Turn, TurnOptions, TurnParts, Unexpected,
+    Action, FileOutcome, Input, Numbers, Outcome, Purpose, Turn, TurnOptions, TurnParts, Unexpected,
 };

@@ -5,6 +5,11 @@ use std::time::Duration;
 /// The limits of one turn. Reaching one ends the turn with a message that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Time from the start of the turn, if that is limited. What runs then is stopped.
+    pub time_max: Option<Duration>,
+    /// Tokens of all requests and answers, if they are limited. The last answer may exceed it, as only its end says
+    /// how many it has.
+    pub tokens_max: Option<u64>,
     /// Requests to the model, not counting retries.
     pub requests_max: u32,
     /// Consecutive answers without progress that still need another request: their calls cannot be run or are
@@ -27,6 +32,8 @@ pub struct Limits {
     pub argument_depth_max: usize,
     /// Bytes of text that an output adds to the history; beyond that, its middle is omitted.
     pub output_bytes_max: usize,
+    /// How often an answer that does not match its schema is requested again, unless the turn says.
+    pub output_retries: u32,
     /// How long a question to a person stays open; after that it counts as declined.
     pub approval_timeout: Duration,
 }
@@ -34,6 +41,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            // The other limits bound both, generously.
+            time_max: None,
+            tokens_max: None,
             requests_max: 1_000,
             // Enough for a model that guesses tool names, and few enough to notice a loop.
             idle_answers_max: 50,
@@ -47,6 +57,7 @@ impl Default for Limits {
             argument_bytes_max: 8 * 1024 * 1024,
             argument_depth_max: 64,
             output_bytes_max: 1024 * 1024,
+            output_retries: 1,
             // Long enough for a lunch break; an unattended thread still continues.
             approval_timeout: Duration::from_secs(30 * 60),
         }

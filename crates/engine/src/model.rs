@@ -43,6 +43,11 @@ impl ModelProfile {
     }
 }
 
+/// Returns the names of the models that something is known about, the newest first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().rev().map(|(name, _)| *name)
+}
+
 /// Returns whether the rest of a known name is empty or the suffix of a variant.
 fn is_variant(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('-')

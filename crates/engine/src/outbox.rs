@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use protocol::error::{RetryAdvice, TurnError, TurnErrorCause};
 use protocol::event::Event;
+use protocol::usage::TurnUsage;
 
 /// The queue of outgoing events.
 #[derive(Debug, Default)]
@@ -45,6 +46,16 @@ impl Outbox {
         self.waiting.pop_front().map(|(event, _)| event)
     }
 
+    /// Returns how many events wait, for the disk or behind one that does.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Returns whether an event waits for the disk.
     pub fn waits(&self) -> bool {
         self.waiting.iter().any(|(_, needs)| *needs > self.durable)
@@ -67,19 +78,19 @@ impl Outbox {
 fn instead(event: Event, message: &str) -> Event {
     match event {
         Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
-        Event::TurnCompleted { at_ms, .. }
-        | Event::TurnFailed { at_ms, .. }
-        | Event::TurnInterrupted { at_ms } => {
-            let error = TurnError {
-                cause: TurnErrorCause::Storage,
-                message: message.to_owned(),
-                attempts: 0,
-                retry: RetryAdvice::Later,
-            };
-            Event::TurnFailed { error, at_ms }
+        Event::TurnCompleted { usage, turn_usage, at_ms } => {
+            failed(message, Some(TurnUsage { thread: usage, turn: turn_usage }), at_ms)
         }
+        Event::TurnFailed { error, at_ms } => failed(message, error.usage, at_ms),
+        Event::TurnInterrupted { at_ms } => failed(message, None, at_ms),
         event => event,
     }
+}
+
+fn failed(message: &str, usage: Option<TurnUsage>, at_ms: u64) -> Event {
+    let retry = RetryAdvice::Later;
+    let error = TurnError { retry, usage, ..TurnError::new(TurnErrorCause::Storage, message) };
+    Event::TurnFailed { error, at_ms }
 }
 
 #[cfg(test)]

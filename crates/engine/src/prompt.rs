@@ -75,6 +75,10 @@ pub const COMPACTION_FUTILE: &str = "\
 the history was compacted and still fills the context window: raise model_auto_compact_token_limit, or take a model with \
 a larger window";
 
+/// Tells the user that a turn ends without an answer.
+pub const ANSWER_EMPTY: &str = "\
+the model answered nothing: its last answer has neither text nor a call";
+
 /// Tells the model that the rules of a project are gone.
 pub fn agents_md_gone(cwd: &str) -> String {
     format!(
@@ -91,14 +95,47 @@ pub fn answer_rejected(why: &str) -> String {
     )
 }
 
+/// Tells the user that the model does not get a file.
+pub fn file_left_out(name: &str, why: &str) -> String {
+    format!("the model does not get the file {name}: {why}")
+}
+
+/// Tells the model that it does not get a file.
+pub fn file_missing(name: &str, why: &str) -> String {
+    format!("[the attached file {name} was left out: {why}]")
+}
+
+/// Tells the model which file the next part is.
+pub fn file_follows(name: &str) -> String {
+    format!("[attached file {name}]")
+}
+
+/// Gives the model a file that is text. The fence is one that does not occur in it.
+pub fn file_text(name: &str, text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{}\n{fence}\n{text}{end}{fence}", file_follows(name))
+}
+
 /// Tells the user that an answer is requested again.
 pub fn answer_asked_again(why: &str) -> String {
     format!("the answer does not match the output schema and is requested again: {why}")
 }
 
-/// Tells the user that the second answer was wrong, too.
-pub fn answer_wrong(why: &str) -> String {
-    format!("the answer does not match the output schema, even after a second request: {why}")
+/// Tells the user that the answer is wrong, even though the model could correct it this often.
+pub fn answer_wrong(why: &str, corrections: u32) -> String {
+    let after = match corrections {
+        0 => String::new(),
+        1 => ", even after a second request".to_owned(),
+        more => format!(", even after {more} more requests"),
+    };
+    format!("the answer does not match the output schema{after}: {why}")
+}
+
+/// Tells the user that a limit was reached, and how to go on.
+pub fn limit_reached(what: &str) -> String {
+    format!("{what}; another turn goes on from where this one ended")
 }
 
 /// Begins the message to the model about an allowed prefix.

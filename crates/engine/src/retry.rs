@@ -122,7 +122,11 @@ impl Retry {
 /// Says whether and when another attempt makes sense, after the automatic retries.
 pub fn advice(error: &SampleError) -> RetryAdvice {
     match (error.class.can_retry(), error.retry_after) {
-        (_, Some(delay)) => RetryAdvice::After(delay),
+        // To the millisecond, as the log has it, and never too early.
+        (_, Some(delay)) => {
+            let ms = delay.as_nanos().div_ceil(1_000_000);
+            RetryAdvice::After(Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
+        }
         (true, None) => RetryAdvice::Later,
         (false, None) if error.class == ErrorClass::Overloaded => RetryAdvice::Later,
         (false, None) => RetryAdvice::Never,

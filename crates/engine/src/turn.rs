@@ -6,7 +6,7 @@
 //!  start ▶ Sampling ──Completed──▶ Settling ──all calls returned──▶ (decide) ──no more──▶ Done
 //!            ▲  └──────Failed────▶ Settling ──────────────────────▶ (retry?) ──give up──▶ Done
 //!            └──WaitOver── Waiting ◀─────────────────────────────────────┘
-//!                                                    Interrupt: from any state straight to Done
+//!                                         Interrupt and TimeUp: from any state straight to Done
 //! ```
 //!
 //! Calls start while the stream is still open. A stream that breaks off keeps its complete items and its
@@ -18,10 +18,12 @@
 //! outlives its turn. Everything else continues meanwhile.
 
 mod asking;
+mod attached;
 mod compacting;
 mod hosted;
 mod keeping;
 mod progress;
+mod received;
 mod streaming;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -30,13 +32,15 @@ use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
 use protocol::call::{Call, Report};
-use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
+use protocol::error::{
+    ErrorClass, Limit, LimitKind, RetryAdvice, SampleError, TurnError, TurnErrorCause,
+};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{self, CompactionReason, Item, ItemBody, RefusedCall, Step};
 use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
-use protocol::usage::Usage;
+use protocol::usage::{TurnUsage, Usage};
 use serde_json::value::RawValue;
 use stdx::Rng;
 
@@ -48,8 +52,12 @@ use crate::limits::Limits;
 use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
 
+use attached::Attached;
+pub use attached::FileOutcome;
+pub(crate) use attached::LeftOut;
 use compacting::Compaction;
 use progress::Progress;
+use received::Received;
 use streaming::{Streaming, Unshown};
 
 /// Something that happened outside the engine, as the driver reports it.
@@ -59,6 +67,10 @@ pub enum Input {
     Bytes(u64),
     /// An event of the stream.
     Stream(StreamEvent),
+    /// The request that was just asked for offers these tools, and no others. Not sent if they are the same as before.
+    Offered(ToolTable),
+    /// An endpoint took a request with attached files.
+    Files(Vec<FileOutcome>),
     /// A request was made this long ago, and nothing has arrived.
     Silence(Duration),
     /// There is no stream, or it broke off.
@@ -76,6 +88,8 @@ pub enum Input {
     Steer(Vec<UserTurnInput>),
     /// The user interrupts the turn.
     Interrupt,
+    /// [`Limits::time_max`] has passed since the start.
+    TimeUp,
     /// The log cannot be written; the text says why and what to do.
     StoreFailed(String),
 }
@@ -129,6 +143,7 @@ pub enum Outcome {
 /// Settings for the whole turn.
 #[derive(Clone, Debug)]
 pub struct TurnOptions {
+    /// The tools on offer until others are.
     pub tools: ToolTable,
     pub limits: Limits,
     pub retry: RetryLimits,
@@ -182,12 +197,16 @@ pub struct Turn {
     calls: Calls,
     /// Items that the open stream has started but not finished.
     streaming: Vec<Streaming>,
+    /// Ids of the provider's that items of this turn have.
+    provider_ids: HashSet<String>,
     /// Items that calls have started but not finished; the item of a session outlives its call.
     call_items: HashMap<CallKey, Item>,
     /// Final items whose calls will return at once; both are written together.
     ended: HashMap<CallKey, Item>,
     /// What was decided about the next items of calls.
     decisions: HashMap<CallKey, item::Decision>,
+    /// Tools that an earlier request of the turn offered and the last one did not.
+    withdrawn: BTreeSet<String>,
     /// Calls of the open answer that have shown something.
     shown: HashSet<CallKey>,
     /// Calls that have returned but are not yet in the log.
@@ -198,6 +217,7 @@ pub struct Turn {
     todo: Option<(ItemId, Vec<Step>)>,
     /// Input of the user that is not in the history yet.
     steering: Vec<UserTurnInput>,
+    attached: Attached,
     /// Number of messages of the user in this turn.
     user_messages: u64,
     retry: Retry,
@@ -212,11 +232,11 @@ pub struct Turn {
     turn_usage: Usage,
     context_tokens: u64,
     compaction: Compaction,
-    limit_reached: Option<String>,
+    limit_reached: Option<(Limit, String)>,
     /// The last message, if the answer will be checked.
     answer: Option<Arc<str>>,
-    /// Whether the model was already asked to correct its answer.
-    corrected: bool,
+    /// How often the model was asked to correct its answer.
+    corrections: u32,
     requests: u32,
     /// Items that the open stream has started or finished.
     answer_items: u32,
@@ -224,6 +244,8 @@ pub struct Turn {
     answer_bytes: u64,
     /// When its first bytes arrived.
     answer_began_ms: Option<u64>,
+    /// What the open stream has sent.
+    received: Received,
     /// Content of the open stream that is not shown.
     unshown: Unshown,
     /// Item kinds that the user was warned about.
@@ -307,15 +329,18 @@ impl Turn {
             actions: VecDeque::new(),
             calls: Calls::default(),
             streaming: Vec::new(),
+            provider_ids: HashSet::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
             decisions: HashMap::new(),
+            withdrawn: BTreeSet::new(),
             shown: HashSet::new(),
             returned: Vec::new(),
             approvals: Approvals::default(),
             remembered: Vec::new(),
             todo: None,
             steering: Vec::new(),
+            attached: Attached::default(),
             user_messages: 0,
             retry: Retry::new(options.retry, 0),
             now_ms: 0,
@@ -328,11 +353,12 @@ impl Turn {
             compaction,
             limit_reached: None,
             answer: None,
-            corrected: false,
+            corrections: 0,
             requests: 0,
             answer_items: 0,
             answer_bytes: 0,
             answer_began_ms: None,
+            received: Received::default(),
             unshown: Unshown::default(),
             named_kinds: BTreeSet::new(),
             progress: Progress::default(),
@@ -365,12 +391,17 @@ impl Turn {
                 let purpose = *purpose;
                 self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
             }
+            (State::Sampling(_), Input::Files(outcomes)) => self.on_files(outcomes),
             (State::Sampling(_), Input::Silence(since)) => self.emit(Event::Waiting(since)),
+            (State::Sampling(_), Input::Offered(tools)) => self.offer(tools),
             (State::Waiting(purpose), Input::WaitOver) => {
                 let purpose = *purpose;
                 self.request(purpose);
             }
-            (State::Done, Input::Interrupt | Input::Steer(_) | Input::StoreFailed(_)) => {}
+            (State::Done, Input::Interrupt | Input::TimeUp) => {}
+            (State::Done, Input::Steer(_) | Input::StoreFailed(_)) => {}
+            // A request may be about to be sent when the store fails.
+            (State::Done, Input::Offered(_)) => {}
             // Messages of tools can cross the end of a turn. That is a race, not an error.
             (State::Done, Input::Reported(..) | Input::Returned(..)) => {}
             (State::Done, Input::Asked(..) | Input::Answered(..)) => {}
@@ -400,11 +431,14 @@ impl Turn {
             }
             (_, Input::Steer(said)) => self.steering.extend(said),
             (_, Input::Interrupt) => self.interrupt(),
+            (_, Input::TimeUp) => self.end_by_time(),
             (_, Input::StoreFailed(message)) => self.fail_by_storage(message),
             (_, Input::Bytes(_)) => return Err(self.unexpected("a part of a stream")),
             (_, Input::Stream(_)) => return Err(self.unexpected("a stream event")),
             (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
+            (_, Input::Files(_)) => return Err(self.unexpected("a request that was taken")),
             (_, Input::Silence(_)) => return Err(self.unexpected("silence")),
+            (_, Input::Offered(_)) => return Err(self.unexpected("an offer of tools")),
             (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
         }
         self.advance(now_ms);
@@ -459,8 +493,8 @@ impl Turn {
         let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
             unreachable!("the state was checked above");
         };
-        if let Some(message) = self.limit_reached.take() {
-            return self.fail_by_limit(message);
+        if let Some((limit, message)) = self.limit_reached.take() {
+            return self.fail_by_limit(Some(limit), message);
         }
         match end {
             Ok(completion) => {
@@ -490,7 +524,8 @@ impl Turn {
                 "{max} answers in a row got nowhere: they called nothing that can be run, or the same with \
                  the same result (`limits.idle_answers_max`)"
             );
-            return self.fail_by_limit(message);
+            let limit = Limit { kind: LimitKind::IdleAnswers, value: max.into() };
+            return self.fail_by_limit(Some(limit), message);
         }
         self.take_steering();
         if !self.is_full() {
@@ -506,16 +541,22 @@ impl Turn {
         self.sample(Purpose::Answer);
     }
 
-    /// Ends the turn with its answer, or with a failure if that is wrong for the second time. The first time,
-    /// it tells the model and returns true because the turn continues.
+    /// Ends the turn with its answer, or with a failure if that is wrong once too often. Before, it tells the
+    /// model and returns true because the turn continues.
     fn correct(&mut self) -> bool {
         let check = self.options.answer_check.as_ref();
+        let retries = check.and_then(AnswerCheck::retries);
+        let retries = retries.unwrap_or(self.options.limits.output_retries);
         match check.map_or(Ok(()), |check| check.check(self.answer.as_deref())) {
             Ok(()) => {
+                if self.received.is_silent() {
+                    self.emit(Event::Warning(prompt::ANSWER_EMPTY.to_owned()));
+                }
                 self.complete();
                 false
             }
-            Err(why) if !std::mem::replace(&mut self.corrected, true) => {
+            Err(why) if self.corrections < retries => {
+                self.corrections += 1;
                 self.answer = None;
                 self.emit(Event::Warning(prompt::answer_asked_again(&why)));
                 self.push(Origin::Turn, developer_message(prompt::answer_rejected(&why)));
@@ -523,8 +564,8 @@ impl Turn {
             }
             Err(why) => {
                 let cause = TurnErrorCause::Answer;
-                let message = prompt::answer_wrong(&why);
-                let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
+                let message = prompt::answer_wrong(&why, self.corrections);
+                let error = TurnError::new(cause, message);
                 self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
                 false
             }
@@ -556,7 +597,16 @@ impl Turn {
             let max = self.options.limits.requests_max;
             let message =
                 format!("the turn reached its limit of {max} requests (`limits.requests_max`)");
-            return self.fail_by_limit(message);
+            let limit = Limit { kind: LimitKind::Requests, value: max.into() };
+            return self.fail_by_limit(Some(limit), message);
+        }
+        let used = self.turn_usage.total_tokens();
+        if let Some(max) = self.options.limits.tokens_max.filter(|max| used >= *max) {
+            let message = format!(
+                "the turn reached its limit of {max} tokens and has used {used} (`limits.tokens_max`)"
+            );
+            let limit = Limit { kind: LimitKind::Tokens, value: max };
+            return self.fail_by_limit(Some(limit), message);
         }
         self.requests += 1;
         self.retry = Retry::new(self.options.retry, self.settled_ms);
@@ -568,8 +618,16 @@ impl Turn {
         self.answer_items = 0;
         self.answer_bytes = 0;
         self.answer_began_ms = None;
+        self.received = Received::default();
         self.state = State::Sampling(purpose);
         self.actions.push_back(Action::Sample(purpose));
+    }
+
+    /// Takes the tools that the calls of the next answer are resolved with.
+    fn offer(&mut self, tools: ToolTable) {
+        let before = std::mem::replace(&mut self.options.tools, tools);
+        self.withdrawn.extend(before.into_keys());
+        self.withdrawn.retain(|name| !self.options.tools.contains_key(name));
     }
 
     fn on_report(&mut self, key: CallKey, report: Report) {
@@ -681,15 +739,7 @@ impl Turn {
     }
 
     fn interrupt(&mut self) {
-        if matches!(self.state, State::Sampling(_)) {
-            self.discard_streaming();
-            self.actions.push_back(Action::CloseStream);
-        }
-        for id in self.approvals.close_all() {
-            self.withdraw(id);
-        }
-        self.stop_calls();
-        self.take_outputs();
+        self.stop_everything("aborted by user");
         // Input during the turn came before its end.
         self.take_steering();
         self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
@@ -699,10 +749,33 @@ impl Turn {
         self.actions.push_back(Action::Finish(Outcome::Interrupted));
     }
 
+    /// Ends the turn because its time is up. What has been completed stays, and whatever calls have put out.
+    fn end_by_time(&mut self) {
+        let max = self.options.limits.time_max.unwrap_or_default();
+        let value = u64::try_from(max.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let limit = Limit { kind: LimitKind::Time, value };
+        let message = format!("the turn reached its limit of {limit} (`limits.seconds_max`)");
+        self.stop_everything(&format!("stopped: {message}"));
+        self.fail_by_limit(Some(limit), message);
+    }
+
+    /// Closes the stream, withdraws questions and stops every call; the model will read `why` as their output.
+    fn stop_everything(&mut self, why: &str) {
+        if matches!(self.state, State::Sampling(_)) {
+            self.discard_streaming();
+            self.actions.push_back(Action::CloseStream);
+        }
+        for id in self.approvals.close_all() {
+            self.withdraw(id);
+        }
+        self.stop_calls(why);
+        self.take_outputs();
+    }
+
     /// Stops every call; calls that have ended stay ended.
-    fn stop_calls(&mut self) {
+    fn stop_calls(&mut self, why: &str) {
         self.show_ended();
-        for key in self.calls.abort("aborted by user") {
+        for key in self.calls.abort(why) {
             self.actions.push_back(Action::Stop(key));
         }
     }
@@ -719,11 +792,11 @@ impl Turn {
         for item in std::mem::take(&mut self.ended).into_values() {
             self.emit(Event::ItemDiscarded(item.id));
         }
-        self.stop_calls();
+        self.stop_calls("aborted by user");
         self.take_outputs();
         self.todo = None;
         let cause = TurnErrorCause::Storage;
-        let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
+        let error = TurnError { retry: RetryAdvice::Later, ..TurnError::new(cause, message) };
         self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
     }
 
@@ -731,13 +804,15 @@ impl Turn {
         let cause = TurnErrorCause::Sample(error.class);
         let retry = retry::advice(&error);
         let attempts = self.retry.failures();
-        let error = TurnError { cause, message: error.message, attempts, retry };
+        let SampleError { message, request_id, .. } = error;
+        let error = TurnError { attempts, retry, request_id, ..TurnError::new(cause, message) };
         self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
     }
 
-    fn fail_by_limit(&mut self, message: String) {
+    fn fail_by_limit(&mut self, limit: Option<Limit>, message: String) {
         let cause = TurnErrorCause::Limit;
-        let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Never };
+        let message = prompt::limit_reached(&message);
+        let error = TurnError { limit, ..TurnError::new(cause, message) };
         self.finish(Event::TurnFailed { error, at_ms: 0 }, Outcome::Failed(cause));
     }
 
@@ -747,7 +822,10 @@ impl Turn {
         self.finish(completed, Outcome::Completed);
     }
 
-    fn finish(&mut self, last: Event, outcome: Outcome) {
+    fn finish(&mut self, mut last: Event, outcome: Outcome) {
+        if let Event::TurnFailed { error, .. } = &mut last {
+            error.usage = Some(TurnUsage { thread: self.usage, turn: self.turn_usage });
+        }
         self.take_steering();
         self.discard_compaction();
         if let Some((id, steps)) = self.todo.take() {
@@ -800,6 +878,8 @@ impl Turn {
             | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
+            | Event::FileStaged { .. }
+            | Event::FileSent(_)
             | Event::Waiting(_)
             | Event::Retrying { .. } => {}
         }

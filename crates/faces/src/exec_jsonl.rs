@@ -7,12 +7,17 @@
 
 use std::collections::HashMap;
 
+use log::cause::{INTERRUPTED, facts};
+use protocol::error::FailureFacts;
 use protocol::event::{DeltaPart, Event};
-use protocol::exec::{Details, McpResult, Message, Streamed, ThreadEvent, ThreadItem, Todo};
+use protocol::exec::{
+    Details, Failure, McpResult, Message, Streamed, ThreadEvent, ThreadItem, Todo,
+};
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody, RefusedCall, Status, StepStatus};
 use protocol::open::Open;
 use protocol::repair;
+use protocol::usage::TurnUsage;
 use serde_json::json;
 
 /// Projects the events of one run.
@@ -47,6 +52,19 @@ impl ExecJsonl {
     /// Adds lines for refused calls, and for commands that the sandbox seems to have blocked immediately.
     pub fn with_refused(self, refused: bool) -> Self {
         Self { refused, ..self }
+    }
+
+    /// Returns the line for the end of an interrupted turn, which clients of the reference do not expect: only if refused items
+    /// have lines, too.
+    pub fn interrupted(&self, usage: TurnUsage) -> Option<String> {
+        let heddle = FailureFacts {
+            cause: Some(INTERRUPTED.to_owned()),
+            usage: Some(usage),
+            ..FailureFacts::default()
+        };
+        let message = "the turn was interrupted".to_owned();
+        let line = ThreadEvent::TurnFailed { error: Failure { message, heddle } };
+        self.refused.then(|| serde_json::to_string(&line).expect("exec events are plain data"))
     }
 
     /// Returns the lines of an event, without line breaks.
@@ -140,11 +158,13 @@ impl ExecJsonl {
                 let message = error.message.clone();
                 vec![
                     ThreadEvent::Error { message: message.clone() },
-                    ThreadEvent::TurnFailed { error: Message { message } },
+                    ThreadEvent::TurnFailed { error: Failure { message, heddle: facts(error) } },
                 ]
             }
             Event::ItemStarted(_)
             | Event::Typed { .. }
+            | Event::FileStaged { .. }
+            | Event::FileSent(_)
             | Event::Waiting(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
@@ -286,7 +306,7 @@ fn details(body: &ItemBody) -> Option<Details> {
 mod tests {
     use std::time::Duration;
 
-    use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+    use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
     use protocol::event::DeltaPart;
     use protocol::event::Event::{self, *};
     use protocol::id::{ItemId, ThreadId};
@@ -294,7 +314,7 @@ mod tests {
         Change, ChangeKind, Command, CompactionReason, Item, ItemBody, Status, Step, StepStatus,
         WebSearchAction,
     };
-    use protocol::usage::Usage;
+    use protocol::usage::{TurnUsage, Usage};
     use protocol::user::UserMessage;
 
     use super::ExecJsonl;
@@ -481,10 +501,20 @@ mod tests {
     }
 
     #[test]
+    fn interruptions() {
+        let usage = TurnUsage::default();
+        assert_eq!(ExecJsonl::default().interrupted(usage), None);
+        let line = ExecJsonl::default().with_refused(true).interrupted(usage).unwrap();
+        let begin = r#"{"type":"turn.failed","error":{"message":"the turn was interrupted","heddle":{"cause":"interrupted","usage":{"thread":{"#;
+        assert!(line.starts_with(begin), "{line}");
+    }
+
+    #[test]
     fn failures() {
         let cause = TurnErrorCause::Sample(ErrorClass::Quota);
-        let error =
-            TurnError { cause, message: "no".into(), attempts: 1, retry: RetryAdvice::Never };
+        let tokens = |input_tokens| Usage { input_tokens, ..Usage::default() };
+        let usage = Some(TurnUsage { thread: tokens(9), turn: tokens(4) });
+        let error = TurnError { attempts: 1, usage, ..TurnError::new(cause, "no") };
         let delay = Duration::from_millis(200);
         check(
             &[
@@ -498,7 +528,7 @@ mod tests {
                 r#"{"type":"item.started","item":{"id":"item_0","type":"todo_list","items":[{"text":"Look","completed":false}]}}"#,
                 r#"{"type":"error","message":"no"}"#,
                 r#"{"type":"item.completed","item":{"id":"item_0","type":"todo_list","items":[{"text":"Look","completed":false}]}}"#,
-                r#"{"type":"turn.failed","error":{"message":"no"}}"#,
+                r#"{"type":"turn.failed","error":{"message":"no","heddle":{"attempts":1,"cause":"quota","usage":{"thread":{"input_tokens":9,"cached_input_tokens":0,"cache_write_input_tokens":0,"output_tokens":0,"reasoning_output_tokens":0},"turn":{"input_tokens":4,"cached_input_tokens":0,"cache_write_input_tokens":0,"output_tokens":0,"reasoning_output_tokens":0}}}}}"#,
             ],
         );
     }

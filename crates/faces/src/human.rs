@@ -8,6 +8,7 @@
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
+use protocol::file::FileReference;
 use protocol::id::{ApprovalId, ItemId};
 use protocol::item::{
     ChangeKind, Command, CompactionReason, Item, ItemBody, Place, Status, StepStatus,
@@ -15,6 +16,8 @@ use protocol::item::{
 use protocol::repair;
 use protocol::usage::Usage;
 use stdx::visible;
+
+use crate::size::size;
 
 /// Most lines of a command's output that are shown; the model sees more.
 const OUTPUT_LINES_MAX: usize = 12;
@@ -276,6 +279,11 @@ impl Human {
                 self.labelled(Style::Cyan, "type", &visible::exact_lines(&text))
             }
             Event::ItemCompleted(item) => self.completed(item),
+            Event::FileStaged { file, reused } => {
+                let how = if *reused { ", which was staged already" } else { "" };
+                self.labelled(Style::Dim, "attached", &format!("{}{how}", described(file)))
+            }
+            Event::FileSent(file) => self.labelled(Style::Dim, "sent", &described(file)),
             Event::Waiting(since) => {
                 let text = format!("for the model, silent for {} s", since.as_secs());
                 self.labelled(Style::Dim, "waiting", &text)
@@ -527,16 +535,14 @@ fn question(request: &ApprovalRequest) -> String {
     what + &reason.unwrap_or_default()
 }
 
-fn resolved(resolution: &Resolution) -> &'static str {
+fn resolved(resolution: &Resolution) -> &str {
     match resolution {
         Resolution::Answered(Answer::Accept) => "accepted",
         Resolution::Answered(Answer::AcceptForSession) => "accepted for this session",
         Resolution::Answered(Answer::AcceptAndRemember(_)) => "accepted from now on",
         Resolution::Answered(Answer::Decline) => "declined",
         Resolution::Answered(Answer::Cancel) => "declined, and the turn ends",
-        Resolution::Answered(Answer::TimedOut) => "nobody answered in time",
-        Resolution::Answered(Answer::Disconnected) => "nobody is there to answer",
-        Resolution::Answered(Answer::Invalid) => "the answer could not be understood",
+        Resolution::Answered(answer) => answer.refusal().unwrap_or("accepted"),
         Resolution::Withdrawn => "withdrawn",
     }
 }
@@ -553,6 +559,11 @@ enum Style {
 }
 
 /// Appends a text, to the last piece if that goes to the same stream.
+/// Describes an attached file in a few words.
+fn described(file: &FileReference) -> String {
+    format!("{} ({}, {})", file.name, file.kind, size(file.bytes))
+}
+
 fn put(pieces: &mut Vec<Piece>, channel: Channel, text: String) {
     match pieces.last_mut() {
         Some(last) if last.channel == channel => last.text.push_str(&text),
@@ -571,6 +582,7 @@ fn lifting_rule(item: &Item) -> Option<String> {
 mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::{DeltaPart, Event};
+    use protocol::file::{Digest, FileKind, FileReference};
     use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{
         Change, ChangeKind, Command, Decision, Item, ItemBody, Place, RuleSource, Status, ToolCall,
@@ -649,6 +661,7 @@ mod tests {
             place: Some(Place::Outside),
             rule: Some(RuleSource { pattern: "ls".into(), source: "my.rules:1:1".into() }),
             reason: "the rule [ls] of my.rules:1:1".into(),
+            refusal: None,
         }));
         check(
             &[Event::ItemStarted(lifted)],
@@ -767,6 +780,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn attached_files() {
+        let file = |name: &str, bytes| FileReference {
+            sha256: Digest::new([0; Digest::BYTES]),
+            name: name.to_owned(),
+            kind: FileKind::Pdf,
+            bytes,
+        };
+        for (event, want) in [
+            (
+                Event::FileStaged { file: file("a.pdf", 1_234_567), reused: false },
+                "attached a.pdf (application/pdf, 1.2 MB)\n",
+            ),
+            (
+                Event::FileStaged { file: file("a.pdf", 9), reused: true },
+                "attached a.pdf (application/pdf, 9 B), which was staged already\n",
+            ),
+            (Event::FileSent(file("a\u{1b}[2K", 9)), "sent a\\u{1b}[2K (application/pdf, 9 B)\n"),
+        ] {
+            check(&[event], want);
+        }
+    }
+
     /// A model's text can neither imitate a line of ours nor be displayed in another order than it runs.
     #[test]
     fn model_text_cannot_imitate_our_output() {
@@ -882,14 +918,18 @@ mod tests {
         let reason = Some("may I?".into());
         let request = ApprovalRequest { subject, reason, scopes: Vec::new() };
         let id = ApprovalId(0);
-        let resolution = Resolution::Answered(Answer::Decline);
-        check(
-            &[
-                Event::ApprovalRequested { id, item: None, request },
-                Event::ApprovalResolved { id, resolution },
-            ],
-            "approval run `git push` without a sandbox? (may I?)\napproval declined\n",
-        );
+        for (answer, says) in [
+            (Answer::Decline, "declined"),
+            (Answer::TimedOut, "nobody answered in time"),
+            (Answer::Failed("it panicked: \x1b[2J".to_owned()), "it panicked: \\u{1b}[2J"),
+        ] {
+            let request = request.clone();
+            let resolution = Resolution::Answered(answer);
+            let asked = Event::ApprovalRequested { id, item: None, request };
+            let want =
+                format!("approval run `git push` without a sandbox? (may I?)\napproval {says}\n");
+            check(&[asked, Event::ApprovalResolved { id, resolution }], &want);
+        }
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! * [`exec_jsonl`]: the lines of `exec --json`;
 //! * [`human`]: human-readable output for a terminal;
 //! * [`last_message`]: the answer itself;
+//! * [`size`](mod@size): sizes of files;
 //! * [`table`]: aligned tables, and relative times.
 
 pub mod exec_jsonl;
 pub mod human;
 pub mod last_message;
+pub mod size;
 pub mod table;

@@ -13,5 +13,5 @@ pub use lock::{Holder, LockError, holder, lock_within};
 #[cfg(unix)]
 pub use open::read_given;
 pub use open::{
-    FileError, Kind, open, open_with, read, read_opened, read_outside, read_text, regular,
+    FileError, Kind, open, open_own, open_with, read, read_opened, read_outside, read_text, regular,
 };

@@ -18,6 +18,8 @@ pub enum Kind {
     /// A file that the kernel generates on read. Its content depends on the reader: `/proc/self/environ`
     /// would be our own environment.
     Kernel,
+    /// A symbolic link, where none is followed.
+    Link,
     /// A socket, or a platform-specific kind.
     Other,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Kind {
             Self::Pipe => "a pipe",
             Self::Device => "a device",
             Self::Kernel => "a file of the kernel, as in /proc,",
+            Self::Link => "a link",
             Self::Other => "a socket or the like",
         })
     }
@@ -142,6 +145,26 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileErr
         Ok(file) => regular(file),
         // Opening a pipe without a reader for writing fails, and so does opening a socket.
         Err(error) => match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                Err(FileError::NotAFile(Kind::from_type(found.file_type()).unwrap_or(Kind::Other)))
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Like [`open_with`], for files of ours: no link is followed at the end of the path.
+pub fn open_own(options: &mut OpenOptions, path: &Path) -> Result<File, FileError> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits().cast_signed());
+    }
+    match options.open(path) {
+        Ok(file) => regular(file),
+        Err(error) => match std::fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => Err(FileError::NotAFile(Kind::Link)),
             Ok(found) if !found.is_file() => {
                 Err(FileError::NotAFile(Kind::from_type(found.file_type()).unwrap_or(Kind::Other)))
             }
@@ -304,7 +327,7 @@ mod tests {
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-    use super::{FileError, open, open_with, read, read_outside, read_text};
+    use super::{FileError, open, open_own, open_with, read, read_outside, read_text};
 
     /// Much longer than any step here takes, and shorter than a test timeout.
     const SOON: Duration = Duration::from_secs(10);
@@ -439,17 +462,25 @@ mod tests {
             ("/dev/null".into(), Some("a device")),
             (directory.path().to_owned(), Some("a directory")),
         ] {
-            let got = open_with(&mut options, &path).err().map(|error| error.to_string());
-            assert!(
-                match (&got, want) {
-                    (None, None) => true,
-                    (Some(got), Some(want)) => got.contains(want),
-                    _ => false,
-                },
-                "{}: {got:?}",
-                path.display()
-            );
+            for open in [open_with, open_own] {
+                let got = open(&mut options, &path).err().map(|error| error.to_string());
+                assert!(
+                    match (&got, want) {
+                        (None, None) => true,
+                        (Some(got), Some(want)) => got.contains(want),
+                        _ => false,
+                    },
+                    "{}: {got:?}",
+                    path.display()
+                );
+            }
         }
+        for (link, target) in [("to-new", "new"), ("to-nothing", "nothing"), ("to-pipe", "pipe")] {
+            symlink(target, at(link)).expect("a link");
+            let error = open_own(&mut options, &at(link)).expect_err("it is a link");
+            assert!(error.to_string().contains("it is a link"), "{link}: {error}");
+        }
+        assert!(!at("nothing").exists());
     }
 
     #[test]

@@ -8,6 +8,8 @@
     reason = "helpers from other crates' tests fail at the first unexpected error"
 )]
 
+pub mod app_server;
+pub mod attached;
 pub mod chat;
 pub mod config;
 pub mod daemon;
@@ -17,6 +19,7 @@ pub mod exec_lines;
 pub mod gguf;
 pub mod history;
 pub mod json;
+pub mod partial;
 pub mod patch_parse;
 pub mod replay;
 pub mod request;
@@ -26,11 +29,14 @@ pub mod rules;
 pub mod seeds;
 pub mod shell;
 pub mod sse;
+pub mod strict_form;
 
 /// A target: its name and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
+    ("app_server", app_server::check),
+    ("attached", attached::check),
     ("chat", chat::check),
     ("config", config::check),
     ("daemon", daemon::check),
@@ -45,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     ("gguf", gguf::check),
     ("history", history::check),
     ("json", json::check),
+    ("partial", partial::check),
     ("patch_parse", patch_parse::check),
     ("replay", replay::check),
     ("request", request::check),
@@ -53,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     ("rules", rules::check),
     ("shell", shell::check),
     ("sse", sse::check),
+    ("strict_form", strict_form::check),
 ];
 
 /// Finds a target by name.

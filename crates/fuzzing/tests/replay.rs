@@ -104,6 +104,7 @@ macro_rules! targets {
 }
 
 targets! {
-    chat config daemon dialect_channels dialect_detected dialect_json dialect_literals dialect_tagged dialect_wire
-    document exec_lines gguf history json patch_parse replay request responses rollout rules shell sse
+    app_server attached chat config daemon dialect_channels dialect_detected dialect_json dialect_literals dialect_tagged dialect_wire
+    document exec_lines gguf history json partial patch_parse replay request responses rollout rules shell sse
+    strict_form
 }

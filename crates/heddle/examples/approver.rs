@@ -5,29 +5,8 @@
 
 use std::process::ExitCode;
 
-use heddle::approvals::{Answer, ApprovalFuture, Approver, Question, Subject};
+use heddle::approvals::{Answer, Subject, approver_fn, plain_words, with_fallback};
 use heddle::{ApprovalPolicy, Heddle, SandboxMode, ThreadSpec};
-
-/// Allows commands that run `touch`.
-struct OnlyTouch;
-
-impl Approver for OnlyTouch {
-    fn ask(&self, question: Question) -> ApprovalFuture<'_> {
-        Box::pin(async move {
-            let touches = |script: &String| script.trim_start().starts_with("touch ");
-            let allowed = match &question.request.subject {
-                Subject::Command { argv, .. } => argv.last().is_some_and(touches),
-                _ => false,
-            };
-            println!(
-                "asked: {:?}: {}",
-                question.request.reason,
-                if allowed { "yes" } else { "no" }
-            );
-            if allowed { Answer::Accept } else { Answer::Decline }
-        })
-    }
-}
 
 fn main() -> ExitCode {
     if let Some(code) = heddle::sandbox_helper() {
@@ -45,12 +24,19 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = std::env::args().nth(1).unwrap_or_else(|| "Make a file note.txt.".to_owned());
-    let heddle = Heddle::from_env()?;
+    let only_touch = approver_fn(|question| match &question.request.subject {
+        Subject::Command { argv, .. } if plain_words(argv)?[0] == "touch" => Some(Answer::Accept),
+        _ => None,
+    });
+    let otherwise = approver_fn(|question| {
+        println!("declined: {:?}", question.request.reason);
+        Answer::Decline
+    });
     let spec = ThreadSpec::in_dir(".")
         .sandbox(SandboxMode::ReadOnly)
         .approval_policy(ApprovalPolicy::OnRequest)
-        .approver(OnlyTouch);
-    let thread = heddle.start(spec).await?;
+        .approver(with_fallback(only_touch, otherwise));
+    let thread = Heddle::from_env()?.start(spec).await?;
     let result = thread.turn(prompt).run().await?;
     println!("{}", result.final_response.as_deref().unwrap_or("(no answer)"));
     Ok(())

@@ -1,67 +1,38 @@
-//! A tool that the host program provides, in addition to the built-in ones.
+//! A tool that the host program provides, in addition to the built-in ones, and an answer with a type.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example custom_tool -- "how warm is it in Oslo?"
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its results")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
+use std::{error::Error, process::ExitCode};
 
-use std::process::ExitCode;
-use std::time::Duration;
+use heddle::{Heddle, ThreadSpec, tools::tool_fn};
 
-use heddle::tools::{OutputBody, Tool, ToolContext, ToolFuture, ToolSpec};
-use heddle::{Heddle, ThreadSpec};
-use schemars::{JsonSchema, schema_for};
-use serde::Deserialize;
-
-/// Looks up the temperature of a city.
-struct LookUp;
-
-#[derive(Deserialize, JsonSchema)]
-struct Arguments {
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Place {
     /// Name of the city, as in the schema that the model gets.
     city: String,
 }
 
-impl Tool for LookUp {
-    fn spec(&self) -> ToolSpec {
-        let schema = schema_for!(Arguments).to_value();
-        ToolSpec::new("look_up", "Returns the temperature in a city.", schema)
-            .read_only()
-            .parallel()
-            .timeout(Duration::from_secs(10))
-    }
-
-    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
-        Box::pin(async move {
-            // The arguments have already been checked against the schema.
-            match context.arguments::<Arguments>() {
-                Ok(Arguments { city }) => {
-                    println!("look_up {city}");
-                    OutputBody::Text(format!("4 degrees in {city}"))
-                }
-                Err(refusal) => refusal,
-            }
-        })
-    }
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Weather {
+    city: String,
+    degrees: i32,
 }
 
-fn main() -> ExitCode {
-    if let Some(code) = heddle::sandbox_helper() {
-        return code;
-    }
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("custom_tool: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    heddle::sandbox_helper().map_or_else(run, Ok)
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run() -> Result<(), Box<dyn std::error::Error>> {
+async fn run() -> Result<ExitCode, Box<dyn Error>> {
     let prompt = std::env::args().nth(1).unwrap_or_else(|| "How warm is it in Oslo?".to_owned());
-    let heddle = Heddle::from_env()?;
-    let thread = heddle.start(ThreadSpec::in_dir(".").tool(LookUp)).await?;
-    let result = thread.turn(prompt).run().await?;
-    println!("{}", result.final_response.as_deref().unwrap_or("(no answer)"));
-    Ok(())
+    let about = "Returns the temperature in a city.";
+    let look_up = tool_fn("look_up", about, |place: Place, _| async move {
+        println!("look_up {}", place.city);
+        format!("4 degrees in {}", place.city)
+    });
+    let spec = ThreadSpec::in_dir(".").tool(look_up.read_only());
+    let thread = Heddle::from_env()?.start(spec).await?;
+    let weather: Weather = thread.turn(prompt).output::<Weather>()?.run().await?.json()?;
+    println!("{}: {} degrees", weather.city, weather.degrees);
+    Ok(ExitCode::SUCCESS)
 }

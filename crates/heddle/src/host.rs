@@ -2,42 +2,39 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use log::{Line, Replay, Step};
-use policy::ApprovalPolicy;
 use protocol::id::ThreadId;
-use runtime::Clock;
+use runtime::{Clock, Library};
 use store::{FileStore, Store};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::notice::{Notice, Observer};
-use crate::session::assemble::{self, Injected, ThreadRequest};
+use crate::files::Files;
 use crate::session::host::HostEnv;
-use crate::session::past::{Start, Stores};
-use crate::session::{safety, settings};
+use crate::session::past::Stores;
 use crate::spec::ThreadSpec;
 use crate::thread::Thread;
 use crate::threads::Threads;
+use crate::transport::{self, InProcess, Surroundings, Transport};
 
 /// Opens threads. Cheap to clone; all clones use the same home.
 ///
 /// Several threads can run at the same time, in one task or in a task each.
 #[derive(Clone, Debug)]
 pub struct Heddle {
-    host: Arc<HostEnv>,
-    stores: Stores,
-    clock: Clock,
+    surroundings: Surroundings,
+    transport: Arc<dyn Transport>,
 }
 
 impl Heddle {
     /// Configures everything from the environment of this process, as the `heddle` program does: `HEDDLE_HOME`, API
-    /// keys, the working directory.
+    /// keys, the working directory. `HEDDLE_TRANSPORT` can have threads run in [another program](crate::transport).
     pub fn from_env() -> Result<Self, Error> {
         let host = HostEnv::from_process()?;
+        let transport = transport::chosen(host.env.get(transport::VARIABLE).map(String::as_str))?;
         let stores = Stores::with(Arc::new(FileStore::new(&host.home)));
-        Ok(Self { host: Arc::new(host), stores, clock: Clock::default() })
+        Ok(Self { transport, ..Self::new(Arc::new(host), stores, Clock::default()) })
     }
 
     /// Returns a builder for a [`Heddle`] that does not read the environment.
@@ -45,13 +42,26 @@ impl Heddle {
         Builder::default()
     }
 
+    fn new(host: Arc<HostEnv>, stores: Stores, clock: Clock) -> Self {
+        let library = Library::new(&host.home);
+        let surroundings = Surroundings { host, stores, clock, library };
+        Self { surroundings, transport: Arc::new(InProcess) }
+    }
+
+    /// Returns a copy whose threads run somewhere else. What is asked of saved threads ([`Heddle::threads`]) still concerns
+    /// the home of this one, so it should be the same.
+    #[must_use]
+    pub fn over(&self, transport: impl Transport + 'static) -> Self {
+        Self { surroundings: self.surroundings.clone(), transport: Arc::new(transport) }
+    }
+
     /// Opens a thread as the spec says: creates, resumes or forks one.
     ///
-    /// This reads files, tries out the sandbox and may start a daemon, all on a thread for blocking work.
+    /// In this process, this reads files, tries out the sandbox and may start a daemon, all on a thread for blocking work.
     pub async fn start(&self, spec: ThreadSpec) -> Result<Thread, Error> {
-        let (host, stores, clock) =
-            (Arc::clone(&self.host), self.stores.clone(), self.clock.clone());
-        blocking(move |runtime| open(&host, &stores, clock, runtime, spec)).await
+        let limits = spec.limits;
+        let session = self.transport.open(self.surroundings.clone(), spec).await?;
+        Ok(Thread::new(session, limits))
     }
 
     /// Resumes a thread, in the directory it last worked in.
@@ -66,38 +76,45 @@ impl Heddle {
 
     /// Returns the saved threads, to list, search and manage them.
     pub fn threads(&self) -> Threads {
-        Threads::new(self.host.home.clone(), self.stores.clone())
+        Threads::new(self.surroundings.host.home.clone(), self.surroundings.stores.clone())
+    }
+
+    /// Returns the staged files of the home, to attach, list and clean them up.
+    pub fn files(&self) -> Files {
+        let Surroundings { host, stores, library, .. } = &self.surroundings;
+        Files::new(&host.home, &host.directory, library.clone(), stores.clone())
     }
 
     /// Returns the home: the directory with settings, threads and models.
     pub fn home(&self) -> &Path {
-        &self.host.home
+        &self.surroundings.host.home
     }
 
     /// Returns the default working directory of threads.
     pub fn directory(&self) -> &Path {
-        &self.host.directory
+        &self.surroundings.host.directory
     }
 
     /// Returns a copy with another default working directory.
     pub fn at(&self, directory: &Path) -> Result<Self, Error> {
-        let host = Arc::new(self.host.at(Some(directory))?);
-        Ok(Self { host, stores: self.stores.clone(), clock: self.clock.clone() })
+        let host = Arc::new(self.surroundings.host.at(Some(directory))?);
+        let surroundings = Surroundings { host, ..self.surroundings.clone() };
+        Ok(Self { surroundings, transport: Arc::clone(&self.transport) })
     }
 
     /// Returns whether the working directory is in a git repository, where changes can be undone.
     pub fn is_in_repository(&self) -> bool {
-        runtime::project::repository(&self.host.directory).is_some()
+        runtime::project::repository(&self.surroundings.host.directory).is_some()
     }
 
     /// Returns the commit and branch of the working directory, if it is in a git repository.
     pub fn git_head(&self) -> Option<runtime::project::GitHead> {
-        runtime::project::git_head(&self.host.directory)
+        runtime::project::git_head(&self.surroundings.host.directory)
     }
 
     /// Returns the environment that threads run in: variables, home and working directory.
     pub fn host(&self) -> &HostEnv {
-        &self.host
+        &self.surroundings.host
     }
 }
 
@@ -159,9 +176,12 @@ impl Builder {
         let home = absolute(home, "home")?;
         let directory = self.directory.unwrap_or_else(|| home.clone());
         let directory = absolute(directory, "directory")?;
-        let kept = self.store.unwrap_or_else(|| Arc::new(FileStore::new(&home)));
+        let stores = match self.store {
+            Some(store) => Stores::elsewhere(store),
+            None => Stores::with(Arc::new(FileStore::new(&home))),
+        };
         let host = Arc::new(HostEnv { env: self.env, home, directory });
-        Ok(Heddle { host, stores: Stores::with(kept), clock: self.clock })
+        Ok(Heddle::new(host, stores, self.clock))
     }
 }
 
@@ -169,99 +189,7 @@ impl Builder {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Handle) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+    let runtime = Handle::try_current().map_err(|_| Error::no_runtime())?;
     let working = tokio::task::spawn_blocking(move || work(&runtime));
     working.await.map_err(|ended| Error::storage(ended.to_string()))?
-}
-
-fn open(
-    host: &HostEnv,
-    stores: &Stores,
-    clock: Clock,
-    runtime: &Handle,
-    spec: ThreadSpec,
-) -> Result<Thread, Error> {
-    let ThreadSpec {
-        start,
-        directory,
-        preferences,
-        settings,
-        ephemeral,
-        ignore_rules,
-        approval,
-        originator,
-        source,
-        tools,
-        approver,
-        judge,
-        backend,
-        observer,
-    } = spec;
-    let directory = match (directory, start) {
-        (Some(directory), _) => Some(directory),
-        (None, Start::New) => None,
-        (None, Start::Resume(id) | Start::Fork(id)) => {
-            runtime.block_on(recorded_directory(stores, id))?
-        }
-    };
-    let host = host.at(directory.as_deref())?;
-    let notices = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&notices);
-    let observer = Observer::new(move |notice: Notice| {
-        if let Some(observer) = &observer {
-            observer.tell(notice.clone());
-        }
-        if !matches!(notice, Notice::DaemonLoading(_)) {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
-        }
-    });
-    let settings = match settings {
-        Some(settings) => *settings,
-        None => settings::load(&host, preferences)?,
-    };
-    let approval = match (approval, &approver) {
-        (Some(policy), _) => policy,
-        (None, None) => ApprovalPolicy::Never,
-        (None, Some(_)) => match settings.config.approval_policy {
-            None => ApprovalPolicy::OnRequest,
-            Some(_) => safety::approval(&settings.config),
-        },
-    };
-    let override_name = host.env.get(ORIGINATOR).filter(|name| !name.is_empty());
-    let originator = override_name.cloned().or(originator).unwrap_or_else(|| "heddle".to_owned());
-    let request = ThreadRequest {
-        start,
-        ephemeral,
-        ignore_rules,
-        settings,
-        approval,
-        originator: originator.clone(),
-        source: source.unwrap_or_else(|| "exec".to_owned()),
-        injected: Injected { tools, judge, model: backend },
-        observer,
-        clock,
-    };
-    let mut ready = assemble::thread(&host, stores, runtime, request)?;
-    if let Some(approver) = approver {
-        ready.thread.set_approver(approver);
-    }
-    let notices = std::mem::take(&mut *notices.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Thread::new(ready, host, originator, notices))
-}
-
-/// The environment variable that overrides the originator, whatever the program sets.
-const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
-
-/// Returns the directory a thread last worked in, if it still exists.
-async fn recorded_directory(stores: &Stores, id: ThreadId) -> Result<Option<PathBuf>, Error> {
-    let (mut directory, mut replay) = (None, Replay::default());
-    let sink = &mut |line: &Line<'_>| {
-        if let Step::Context(context) = replay.line(line)
-            && let Some((cwd, _)) = context.place()
-        {
-            directory = Some(PathBuf::from(cwd.into_owned()));
-        }
-    };
-    stores.of(id).read(id, sink).await?;
-    Ok(directory.filter(|directory| directory.is_absolute() && directory.is_dir()))
 }

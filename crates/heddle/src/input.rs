@@ -1,19 +1,23 @@
-//! User input of a turn: text and images.
+//! User input of a turn: text, images and files.
 
 use std::path::{Path, PathBuf};
 
 use engine::UserTurnInput;
 use engine::context::user_parts;
+use protocol::file::FilePart;
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownPart};
 use protocol::user::{ImageDetail, UserInput, UserMessage};
+use staging::{Area, Limits, StageError};
 
-/// A message to the model: text and images, in order.
+use crate::files::Attachment;
+
+/// A message to the model: text, images and files, in order.
 ///
 /// ```
 /// use heddle::Input;
 ///
-/// let input = Input::from("What is wrong here?").image("screenshot.png");
+/// let input = Input::from("What is wrong here?").image("screenshot.png").file("server.log");
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Input {
@@ -32,7 +36,17 @@ struct Piece {
 enum PieceContent {
     Parts(Vec<ContentPart>),
     /// A picture that has not been read yet.
+    Image(PathBuf),
+    /// A file that has not been staged yet.
     File(PathBuf),
+    Attached(Attachment),
+}
+
+/// A part of a message for a transport.
+#[derive(Debug)]
+pub(crate) enum Given<'a> {
+    Part(&'a UserInput),
+    Attached(&'a Attachment),
 }
 
 impl Input {
@@ -42,12 +56,33 @@ impl Input {
         self.part(UserInput::text(text))
     }
 
-    /// Appends an image from a file. If it cannot be sent, the model gets a text that says so, and the user a warning.
+    /// Appends an image from a file, whose bytes become part of the log, as with the reference. [`Input::file`] keeps them
+    /// out of it. If it cannot be sent, the model gets a text that says so, and the user a warning.
     #[must_use]
     pub fn image(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let given = UserInput::LocalImage { path: path.display().to_string(), detail: None };
+        self.pieces.push(Piece { given, content: PieceContent::Image(path) });
+        self
+    }
+
+    /// Attaches a file: an image, a PDF or text. It is staged when the turn starts ([`files`](crate::files)); the path is
+    /// relative to the thread's directory. If that fails, the turn does not start.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let given = UserInput::Mention { name, path: path.display().to_string() };
         self.pieces.push(Piece { given, content: PieceContent::File(path) });
+        self
+    }
+
+    /// Attaches a file that was staged before.
+    #[must_use]
+    pub fn attachment(mut self, attachment: &Attachment) -> Self {
+        let name = attachment.reference().name.clone();
+        let given = UserInput::Mention { name, path: attachment.path().display().to_string() };
+        self.pieces.push(Piece { given, content: PieceContent::Attached(attachment.clone()) });
         self
     }
 
@@ -70,7 +105,7 @@ impl Input {
                 let part = KnownPart::InputImage { image_url: image_url.clone(), detail };
                 PieceContent::Parts(vec![Open::Known(part)])
             }
-            UserInput::LocalImage { path, .. } => PieceContent::File(PathBuf::from(path)),
+            UserInput::LocalImage { path, .. } => PieceContent::Image(PathBuf::from(path)),
             UserInput::Skill { .. } | UserInput::Mention { .. } => PieceContent::Parts(Vec::new()),
         };
         self.pieces.push(Piece { given: part, content });
@@ -92,7 +127,7 @@ impl Input {
         for Piece { given, content } in &mut self.pieces {
             let UserInput::LocalImage { detail, .. } = given else { continue };
             images += 1;
-            if let PieceContent::File(path) = content {
+            if let PieceContent::Image(path) = content {
                 let (parts, warning) = load_image(images, path, *detail, directory);
                 *content = PieceContent::Parts(parts);
                 warnings.extend(warning);
@@ -101,18 +136,67 @@ impl Input {
         warnings
     }
 
-    /// Returns whether files have to be read.
-    pub(crate) fn has_files(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece.content, PieceContent::File(_)))
+    /// Stages the attached files, relative to `directory`.
+    pub(crate) fn stage(&mut self, area: &Area, directory: &Path) -> Result<(), StageError> {
+        for Piece { content, .. } in &mut self.pieces {
+            if let PieceContent::File(path) = content {
+                let staged = area.stage(&directory.join(path), &Limits::default())?;
+                *content = PieceContent::Attached(Attachment::new(staged));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is attached and staged.
+    pub(crate) fn attachments(&self) -> Vec<Attachment> {
+        let attached = self.given().filter_map(|part| match part {
+            Given::Attached(attachment) => Some(attachment.clone()),
+            Given::Part(_) => None,
+        });
+        attached.collect()
+    }
+
+    /// Returns whether files have to be staged, or images read.
+    pub(crate) fn has_files(&self, images: bool) -> bool {
+        self.pieces.iter().any(|piece| match &piece.content {
+            PieceContent::File(_) => true,
+            PieceContent::Image(_) => images,
+            PieceContent::Parts(_) | PieceContent::Attached(_) => false,
+        })
+    }
+
+    /// Returns the parts as a transport passes them on.
+    pub(crate) fn given(&self) -> impl Iterator<Item = Given<'_>> {
+        self.pieces.iter().map(|Piece { given, content }| match content {
+            PieceContent::Attached(attachment) => Given::Attached(attachment),
+            PieceContent::Parts(_) | PieceContent::Image(_) | PieceContent::File(_) => {
+                Given::Part(given)
+            }
+        })
+    }
+
+    /// Returns the host's own id of the message.
+    pub(crate) fn own_id(&self) -> Option<&str> {
+        self.client_id.as_deref()
     }
 
     /// Returns what the engine takes. Files that were not read are not sent.
+    /// Returns whether it has no parts at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     pub(crate) fn into_turn_input(self) -> UserTurnInput {
         let (mut parts, mut given) = (Vec::new(), Vec::new());
         for piece in self.pieces {
             given.push(piece.given);
-            if let PieceContent::Parts(content) = piece.content {
-                parts.extend(content);
+            match piece.content {
+                PieceContent::Parts(content) => parts.extend(content),
+                PieceContent::Attached(attachment) => {
+                    let file = FilePart(attachment.reference().clone());
+                    parts.push(Open::Known(KnownPart::File(file)));
+                }
+                PieceContent::Image(_) | PieceContent::File(_) => {}
             }
         }
         let message = UserMessage::from_inputs(given);

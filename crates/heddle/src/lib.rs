@@ -18,6 +18,8 @@
 //!   approver, a judge, a model).
 //! * [`Turn`] is a stream of [`events`] that starts when it is first polled; [`Turn::run`] waits for its [`TurnResult`].
 //!   Dropping it interrupts the turn.
+//! * [`TurnLimits`] say where a turn ends, and a [`Run`] is several turns with [`RunLimits`]. There is one [`Error`]
+//!   for all of it, which says what to do, whether to try again and what was done before.
 //! * The library prints nothing, never exits, installs no signal handler and starts no runtime: call it from within a
 //!   Tokio runtime, multi-threaded or not. Messages for the user are [`Notice`]s or events.
 //!
@@ -41,18 +43,22 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod files;
 mod host;
 mod input;
 mod notice;
 mod result;
 pub mod session;
 mod spec;
+pub mod structured_output;
 mod thread;
 pub mod threads;
-mod turn;
+pub mod tools;
+pub mod transport;
+pub mod turn;
 
 pub use ::policy::{ApprovalPolicy, Profile, SandboxMode};
-pub use error::{Error, TurnError};
+pub use error::{Error, ErrorKind};
 pub use host::{Builder, Heddle};
 pub use input::Input;
 pub use notice::Notice;
@@ -64,7 +70,7 @@ pub use runtime::id::{now_ms, thread as new_thread_id, turn as new_turn_id};
 pub use session::safety::sandbox_helper;
 pub use spec::ThreadSpec;
 pub use thread::{Thread, ThreadFacts};
-pub use turn::{Turn, TurnHandle};
+pub use turn::{Run, RunLimits, RunResult, Turn, TurnHandle, TurnLimits};
 
 /// The events of a turn, and the items they report.
 pub mod events {
@@ -77,18 +83,47 @@ pub mod events {
     pub use protocol::user::*;
 }
 
-/// For host programs that provide their own tools.
-pub mod tools {
-    pub use protocol::call::Report;
-    pub use protocol::responses::OutputBody;
-    pub use tools::{Annotations, Tool, ToolContext, ToolFuture, ToolInput, ToolSpec};
-}
-
 /// Approvals: questions to the user before something is done, and their answers.
+///
+/// An [`Approver`](approvals::Approver) answers them, and is given to [`ThreadSpec::approver`]. Approvers are made of
+/// functions and put together:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use heddle::ThreadSpec;
+/// use heddle::approvals::{
+///     Answer, Subject, approver_async, approver_fn, plain_words, with_fallback, with_timeout,
+/// };
+///
+/// # async fn ask_on_the_phone(_: &str) -> bool { false }
+/// // Decides about one command, and has no opinion about anything else.
+/// let containers = approver_fn(|question| match &question.request.subject {
+///     Subject::Command { argv, .. } if plain_words(argv)? == ["docker", "ps"] => Some(Answer::Accept),
+///     _ => None,
+/// });
+/// let person = approver_async(|question| async move {
+///     match ask_on_the_phone(question.request.reason.as_deref().unwrap_or_default()).await {
+///         true => Answer::Accept,
+///         false => Answer::Decline,
+///     }
+/// });
+/// let person = with_timeout(person, Duration::from_secs(60), Answer::Decline);
+/// let spec = ThreadSpec::new().approver(with_fallback(containers, person));
+/// ```
+///
+/// A command is nearly always a script for a shell, so its beginning says nothing about its end: decide by
+/// [`plain_words`](approvals::plain_words), which has none for a script that does more than run one program.
+///
+/// An answer reaches no further than what was on offer. An approver that panics, does not answer in time or drops the
+/// question has refused; the reason is in [`Event::ApprovalResolved`](events::Event::ApprovalResolved) and in the
+/// [`Decision`](events::Decision) of the item, and the turn goes on.
 pub mod approvals {
     pub use engine::Question;
+    pub use engine::approval::{mildest, strictest};
+    pub use policy::plain_words;
     pub use protocol::approval::*;
-    pub use runtime::{ApprovalFuture, Approver};
+    pub use runtime::approver::*;
 }
 
 /// Judges: decisions of the host program about what the model may do, in addition to the policy.
@@ -129,3 +164,8 @@ pub mod decode {
     pub use runtime::AnswerDecoder;
     pub use stream::*;
 }
+
+/// Compiles the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sdk.md")]
+struct Guide;

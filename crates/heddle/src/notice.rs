@@ -67,7 +67,7 @@ impl fmt::Display for Notice {
             Self::ProviderNotChosen { provider } => write!(
                 f,
                 "config.toml defines the model provider {provider} and chooses none: add \
-                 model_provider = \"{provider}\" at its top, or give -c model_provider={provider}"
+                 model_provider = \"{provider}\" at its top, or give the setting model_provider=\"{provider}\" to the thread"
             ),
             Self::UsingLocalModel { model, smoke_test, may_write } => {
                 let smoke = if *smoke_test {
@@ -76,7 +76,7 @@ impl fmt::Display for Notice {
                     ""
                 };
                 let write = if *may_write {
-                    "; its commands may write in this directory (-s read-only forbids it)"
+                    "; its commands may write in this directory (the sandbox mode read-only forbids it)"
                 } else {
                     ""
                 };

@@ -10,7 +10,8 @@ use protocol::item::{Item, ItemBody, ItemSource};
 use protocol::usage::Usage;
 use serde::de::DeserializeOwned;
 
-use crate::error::TurnError;
+use crate::error::Error;
+use crate::structured_output::{self, AnswerError};
 
 /// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,9 +58,9 @@ pub struct ToolTime {
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TurnResult {
-    /// Parses the answer as JSON.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.final_response.as_deref().unwrap_or_default())
+    /// Reads the answer as JSON. An error says where in the answer it does not fit.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, AnswerError> {
+        structured_output::decode(self.final_response.as_deref())
     }
 }
 
@@ -101,6 +102,8 @@ impl Reducer {
             | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
+            | Event::FileStaged { .. }
+            | Event::FileSent(_)
             | Event::Waiting(_) => {}
         }
     }
@@ -141,24 +144,27 @@ impl Reducer {
         self.end = Some(end);
     }
 
+    /// Returns the result of a turn that has not ended, and never will.
+    pub(crate) fn so_far(self, id: impl Into<String>) -> TurnResult {
+        TurnResult { id: id.into(), ..self.result }
+    }
+
     /// Returns the result. `before` and `now` are the thread's token counts before and after the turn.
     pub fn finish(
-        self,
+        mut self,
         id: impl Into<String>,
         before: Usage,
         now: Usage,
-    ) -> Result<TurnResult, TurnError> {
-        let Self { mut result, end, .. } = self;
-        result.id = id.into();
+    ) -> Result<TurnResult, Error> {
+        let end = self.end.take();
+        let mut result = self.so_far(id);
         result.thread_usage = now;
         result.usage = now.since(before);
         match end {
             Some(End::Completed) => Ok(result),
-            Some(End::Failed(failure)) => {
-                Err(TurnError::Failed { failure, so_far: Box::new(result) })
-            }
-            Some(End::Interrupted) => Err(TurnError::Interrupted { so_far: Box::new(result) }),
-            None => Err(TurnError::Running),
+            Some(End::Failed(failure)) => Err(Error::failed(failure).with_so_far(result)),
+            Some(End::Interrupted) => Err(Error::interrupted().with_so_far(result)),
+            None => Err(Error::not_over().in_turn(result.id)),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod assemble;
 pub mod host;
+pub(crate) mod host_tools;
 pub mod local;
 pub(crate) mod past;
 pub(crate) mod provider;

@@ -9,8 +9,10 @@ use runtime::{Approver, Model};
 use tools::{Judge, Tool};
 
 use crate::notice::{Notice, Observer};
-use crate::session::past::Start;
+use crate::session::past::{ForkPoint, Start};
 use crate::session::settings::{Preferences, Settings};
+use crate::tools::Tools;
+use crate::turn::TurnLimits;
 
 /// How to open a thread: new, resumed or forked, and with which settings. Unset options come from config.toml.
 ///
@@ -22,15 +24,18 @@ use crate::session::settings::{Preferences, Settings};
 #[derive(Default)]
 pub struct ThreadSpec {
     pub(crate) start: Start,
+    pub(crate) fork_point: Option<ForkPoint>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) preferences: Preferences,
     pub(crate) settings: Option<Box<Settings>>,
     pub(crate) ephemeral: bool,
     pub(crate) ignore_rules: bool,
     pub(crate) approval: Option<ApprovalPolicy>,
+    pub(crate) limits: TurnLimits,
     pub(crate) originator: Option<String>,
     pub(crate) source: Option<String>,
     pub(crate) tools: Vec<Box<dyn Tool>>,
+    pub(crate) registries: Vec<Tools>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) judge: Option<Box<dyn Judge>>,
     pub(crate) backend: Option<Box<dyn Model>>,
@@ -56,6 +61,25 @@ impl ThreadSpec {
     /// Creates a new thread with the history of another one, which is not changed.
     pub fn fork(thread: ThreadId) -> Self {
         Self { start: Start::Fork(thread), ..Self::default() }
+    }
+
+    /// Creates a new thread under an id that nobody has used, such as one of [`new_thread_id`](crate::new_thread_id).
+    pub fn new_as(id: ThreadId) -> Self {
+        Self { start: Start::NewAs(id), ..Self::default() }
+    }
+
+    /// Leaves a turn and all that follow out of a fork. Without effect on anything but a [fork](Self::fork).
+    #[must_use]
+    pub fn before_turn(mut self, turn: impl Into<String>) -> Self {
+        self.fork_point = Some(ForkPoint::Before(turn.into()));
+        self
+    }
+
+    /// Leaves all that follows a turn out of a fork. Without effect on anything but a [fork](Self::fork).
+    #[must_use]
+    pub fn after_turn(mut self, turn: impl Into<String>) -> Self {
+        self.fork_point = Some(ForkPoint::After(turn.into()));
+        self
     }
 
     /// Sets the working directory. A resumed or forked thread otherwise works where the thread last worked.
@@ -87,10 +111,25 @@ impl ThreadSpec {
         self
     }
 
+    /// Sets where turns end, whatever the model still wants. A turn can have [limits of its own](crate::Turn::limits).
+    #[must_use]
+    pub fn limits(mut self, limits: TurnLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// Overrides one setting of config.toml with a dotted key and a TOML value, such as `limits.calls_max=20`.
     #[must_use]
     pub fn setting(mut self, key_value: impl Into<String>) -> Self {
         self.preferences.overrides.push(key_value.into());
+        self
+    }
+
+    /// Sets whether settings with an unknown name, and a profile that does not exist, are errors. Otherwise they are notices.
+    /// Settings that were [loaded before](Self::settings) stay as they are.
+    #[must_use]
+    pub fn strict_settings(mut self, strict: bool) -> Self {
+        self.preferences.strict = strict;
         self
     }
 
@@ -136,10 +175,21 @@ impl ThreadSpec {
         self
     }
 
-    /// Offers the model one more tool. It replaces a built-in tool of the same name.
+    /// Offers the model one more tool. It replaces a built-in tool of the same name; if the host program gives the thread
+    /// two of one name, here or in registries, the thread is not opened.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Box::new(tool));
+        self
+    }
+
+    /// Offers the model the tools that `tools` has at the time of each request. They replace built-in tools of the same
+    /// name. A tool that is added later under a name that the thread has another tool of the host for is not offered by it.
+    #[must_use]
+    pub fn tools(mut self, tools: &Tools) -> Self {
+        if !self.registries.iter().any(|registry| registry.is_same(tools)) {
+            self.registries.push(tools.clone());
+        }
         self
     }
 
@@ -170,5 +220,37 @@ impl ThreadSpec {
     pub fn on_notice(mut self, observer: impl Fn(Notice) + Send + Sync + 'static) -> Self {
         self.observer = Some(Observer::new(observer));
         self
+    }
+
+    /// Returns the parts that the host program provides, for transports that cannot use all of them.
+    pub(crate) fn provided(&self) -> impl Iterator<Item = Provided> {
+        let parts = [
+            (Provided::Tools, !self.tools.is_empty() || !self.registries.is_empty()),
+            (Provided::Approver, self.approver.is_some()),
+            (Provided::Judge, self.judge.is_some()),
+            (Provided::Model, self.backend.is_some()),
+        ];
+        parts.into_iter().filter_map(|(part, given)| given.then_some(part))
+    }
+}
+
+/// A part of a thread that the host program provides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provided {
+    Tools,
+    Approver,
+    Judge,
+    Model,
+}
+
+impl Provided {
+    /// Returns its name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tools => "tools of the host program",
+            Self::Approver => "an approver",
+            Self::Judge => "a judge",
+            Self::Model => "a model of the host program",
+        }
     }
 }

@@ -3,17 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use policy::{Profile, SandboxMode};
+use policy::{ApprovalPolicy, Profile};
 use protocol::id::ThreadId;
 use protocol::usage::Usage;
-use tokio::sync::Mutex;
-use tools::Sessions;
 
 use crate::input::Input;
 use crate::notice::Notice;
-use crate::session::assemble::Ready;
-use crate::session::host::HostEnv;
-use crate::turn::{Turn, Work};
+use crate::transport::{Session, Work};
+use crate::turn::{Run, Turn, TurnLimits};
 
 /// An open thread. It runs turns, one at a time. Cheap to clone; all clones are the same thread.
 ///
@@ -21,22 +18,16 @@ use crate::turn::{Turn, Work};
 /// [`Thread::close`], which also returns the commands that were still running.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    id: ThreadId,
-    facts: ThreadFacts,
-    notices: Vec<Notice>,
-    sessions: Arc<Sessions>,
-    running: Arc<Mutex<runtime::Thread>>,
+    session: Arc<dyn Session>,
+    limits: TurnLimits,
 }
 
 /// Properties of an open thread that do not change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ThreadFacts {
+    /// Its id.
+    pub id: ThreadId,
     /// The model that answers.
     pub model: String,
     /// The provider that serves it.
@@ -47,6 +38,8 @@ pub struct ThreadFacts {
     pub originator: String,
     /// What commands and patches may do, in detail.
     pub profile: Profile,
+    /// When approval is requested; none if the program that runs the thread does not say.
+    pub approval_policy: Option<ApprovalPolicy>,
     /// Size of the model's context window in tokens, if known.
     pub context_window: Option<u64>,
     /// Path of the log; for a new thread the file is created by its first turn. None if the thread is not stored in a file.
@@ -55,61 +48,45 @@ pub struct ThreadFacts {
     pub usage: Usage,
     /// Whether the user does not want to see reasoning (`hide_agent_reasoning`).
     pub hide_reasoning: bool,
+    /// Whether the user wants to see raw reasoning as it comes (`show_raw_agent_reasoning`).
+    pub show_raw_reasoning: bool,
 }
 
 impl Thread {
-    pub(crate) fn new(
-        ready: Ready,
-        host: HostEnv,
-        originator: String,
-        notices: Vec<Notice>,
-    ) -> Self {
-        let Ready { thread, model, provider, sessions, profile, window, path, hide_reasoning } =
-            ready;
-        let facts = ThreadFacts {
-            model,
-            provider,
-            directory: host.directory,
-            originator,
-            profile,
-            context_window: window,
-            log_path: path,
-            usage: thread.usage(),
-            hide_reasoning,
-        };
-        let id = thread.id();
-        let running = Arc::new(Mutex::new(thread));
-        Self { shared: Arc::new(Shared { id, facts, notices, sessions, running }) }
+    pub(crate) fn new(session: Arc<dyn Session>, limits: TurnLimits) -> Self {
+        Self { session, limits }
     }
 
-    /// Returns the id, by which [`Heddle::resume`](crate::Heddle::resume) opens the thread again.
-    pub fn id(&self) -> ThreadId {
-        self.shared.id
+    /// Returns the id, by which [`Heddle::resume`](crate::Heddle::resume) opens the thread again. Only a new thread over
+    /// [`Exec`](crate::transport::Exec) has none, until its first turn has begun.
+    pub fn id(&self) -> Option<ThreadId> {
+        self.session.id()
     }
 
-    /// Returns the properties that were determined when the thread was opened.
-    pub fn facts(&self) -> &ThreadFacts {
-        &self.shared.facts
+    /// Returns what was determined when the thread was opened; over [`Exec`](crate::transport::Exec) that is nothing.
+    pub fn facts(&self) -> Option<&ThreadFacts> {
+        self.session.facts()
     }
 
     /// Returns the directory in which commands run and paths are resolved.
     pub fn directory(&self) -> &Path {
-        &self.shared.facts.directory
-    }
-
-    /// Returns what commands and patches may do.
-    pub fn sandbox(&self) -> SandboxMode {
-        self.shared.facts.profile.mode
+        self.session.directory()
     }
 
     /// Returns the notices from opening the thread, for the user.
     pub fn notices(&self) -> &[Notice] {
-        &self.shared.notices
+        self.session.notices()
     }
 
     /// Creates a turn with this input. Nothing happens until it is polled.
     pub fn turn(&self, input: impl Into<Input>) -> Turn {
         self.begin(Work::Say(input.into()))
+    }
+
+    /// Creates a run: turns that go on until there is nothing left to do, or a limit is reached. Nothing happens until it is
+    /// polled or awaited.
+    pub fn run(&self, input: impl Into<Input>) -> Run {
+        Run::new(Arc::clone(&self.session), input.into(), self.limits)
     }
 
     /// Creates a turn that replaces the history with a summary of it. Nothing happens until it is polled.
@@ -118,23 +95,28 @@ impl Thread {
     }
 
     fn begin(&self, work: Work) -> Turn {
-        let directory = self.shared.facts.directory.clone();
-        Turn::new(Arc::clone(&self.shared.running), directory, work)
+        Turn::new(Arc::clone(&self.session), work, self.limits)
     }
 
-    /// Returns the number of items in the history, or none while a turn runs.
+    /// Returns whether something was [added](crate::TurnHandle::steer) to a turn in this process after its last request. The
+    /// next turn begins with it; one of an empty [`Input`] says nothing else.
+    pub fn has_unsaid(&self) -> bool {
+        self.session.has_unsaid()
+    }
+
+    /// Returns the number of items in the history. None while a turn runs, and for a thread in another program.
     pub fn history_len(&self) -> Option<usize> {
-        self.shared.running.try_lock().ok().map(|thread| thread.items())
+        self.session.history_len()
     }
 
     /// Kills all running commands without waiting for them. For signal handlers; otherwise use [`Thread::close`].
     pub fn kill_commands(&self) {
-        self.shared.sessions.kill_all();
+        self.session.kill_commands();
     }
 
     /// Closes the thread: kills the commands that are still running, closes the log, and returns the commands. Waits for
     /// the current turn to end.
     pub async fn close(&self) -> Vec<String> {
-        self.shared.running.lock().await.shutdown().await
+        self.session.close().await
     }
 }

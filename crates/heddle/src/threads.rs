@@ -11,12 +11,15 @@ use tokio::runtime::Handle;
 
 /// Lines of a thread's log, for [`Threads::read`].
 pub use ::log::{Line, Payload, Record, SessionMeta};
+/// The turns of a thread, numbered as they are shown.
+pub use history::Turns;
 /// Thread stores: the traits, the store in files with its index, and the one in memory.
 pub use store::*;
 
 use crate::error::Error;
 use crate::host::blocking;
 use crate::session::past::{self, Stores};
+use crate::turn::{SavedTurns, TurnResult};
 
 /// All threads of a home: saved ones, and ephemeral ones while they are open.
 #[derive(Clone, Debug)]
@@ -86,6 +89,19 @@ impl Threads {
         .await
     }
 
+    /// Returns what came of the last turns of a thread, at most `turns_max`, oldest first: for each the same as its
+    /// [`Turn`](crate::Turn) has returned, but for warnings, retries, lists of steps and the numbers of items, which are not
+    /// in the log. A turn without an end was interrupted.
+    pub async fn turns(
+        &self,
+        id: ThreadId,
+        turns_max: usize,
+    ) -> Result<Vec<Result<TurnResult, Error>>, Error> {
+        let saved = SavedTurns::new(turns_max.max(1));
+        let saved = self.read(id, saved, SavedTurns::line).await?;
+        Ok(saved.finish(id))
+    }
+
     /// Moves a thread to the archive.
     pub async fn archive(&self, id: ThreadId) -> Result<(), Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).archive(id))?)).await
@@ -121,6 +137,13 @@ impl Threads {
         let stores = self.stores.clone();
         blocking(move |runtime| ask(runtime, &stores)).await
     }
+}
+
+/// Returns the turns that a saved thread has now, without those that were taken back.
+pub fn turns(files: &FileStore, id: ThreadId) -> Result<Turns, StoreError> {
+    let mut fold = Fold::default();
+    files.read(id, &mut |line| fold.line(line))?;
+    Ok(fold.finish().turns)
 }
 
 async fn undo_compaction(

@@ -1,27 +1,37 @@
-//! [`Turn`]: one exchange with the agent, from the user's input to an answer, as a stream of events.
+//! Turns: one exchange with the agent, from the user's input to an answer, as a stream of events; how far it may go, and
+//! what comes of it.
 
-use std::collections::VecDeque;
-use std::future::Future;
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+mod limits;
+mod run;
+mod saved;
+mod sink;
+
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use engine::UserTurnInput;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use protocol::event::Event;
-use protocol::usage::Usage;
+use protocol::id::ThreadId;
 use runtime::{Control, OutputSchema};
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use crate::error::{Error, TurnError};
+use crate::error::Error;
 use crate::input::Input;
-use crate::result::{Reducer, TurnResult};
 use crate::session::assemble;
+use crate::structured_output::{AnswerFormat, OUTPUT_RETRIES_MAX, PartialAnswers, Schema};
+use crate::transport::{Ended, Running, Session, TurnRequest, Work};
+pub use limits::TurnLimits;
+pub(crate) use limits::{LimitWatch, reached};
+pub use run::{RUN_TURNS_MAX, Run, RunHandle, RunLimits, RunResult};
+pub(crate) use saved::SavedTurns;
+pub(crate) use sink::EventSink;
+use sink::Queue;
+
+pub use crate::result::{Reducer, ToolTime, TurnResult};
 
 /// A turn, as a stream of events. It starts when it is first polled; a slow consumer slows it down and loses nothing.
 ///
@@ -48,52 +58,31 @@ use crate::session::assemble;
 pub struct Turn {
     id: String,
     state: State,
-    queue: Arc<Mutex<Queue>>,
+    events: EventSink,
     /// Events taken from the queue but not yet returned.
     ready: Queue,
     control: mpsc::Sender<Control>,
     reducer: Reducer,
-}
-
-/// What a turn does.
-pub(crate) enum Work {
-    Say(Input),
-    Compact,
+    /// The schema that the answer is checked against.
+    checked: Option<Arc<config::Schema>>,
 }
 
 enum State {
     Cold(Box<Cold>),
-    Running(Pin<Box<dyn Future<Output = Ended> + Send>>),
-    Over(Ended),
+    Running(Running, Arc<dyn Session>),
+    /// With the id of the thread, which some get only from their first turn.
+    Over(Ended, Option<ThreadId>),
 }
 
 /// Everything needed to start.
 struct Cold {
-    thread: Arc<tokio::sync::Mutex<runtime::Thread>>,
-    directory: PathBuf,
+    session: Arc<dyn Session>,
     work: Work,
     schema: Option<OutputSchema>,
+    limits: TurnLimits,
+    output_retries: Option<u32>,
     control: mpsc::Receiver<Control>,
 }
-
-/// How the future of a turn ended.
-#[derive(Clone, Copy)]
-enum Ended {
-    /// Another turn of the thread is running.
-    Busy,
-    /// The thread was closed before the turn started.
-    Closed,
-    /// The turn ran, to whatever end its events report.
-    Ran {
-        /// Tokens used by the thread before the turn.
-        before: Usage,
-        /// Tokens used by the thread including the turn.
-        now: Usage,
-    },
-}
-
-/// Events between the driver and the consumer. It is filled only while the consumer polls.
-type Queue = VecDeque<Event>;
 
 /// Steers or interrupts a turn from elsewhere while its events are read.
 #[derive(Clone, Debug)]
@@ -102,10 +91,18 @@ pub struct TurnHandle {
 }
 
 impl TurnHandle {
-    /// Adds user input, which the model gets with the next request. Returns false if the turn is over.
+    /// Adds user input, which the model gets with the next request. Returns false if the turn is over. If no further
+    /// request follows, it is not lost: the thread's next turn begins with it ([`Thread::has_unsaid`](crate::Thread)).
     pub async fn steer(&self, text: impl Into<String>) -> bool {
         let said = Input::from(text.into()).into_turn_input();
         self.control.send(Control::Steer(vec![said])).await.is_ok()
+    }
+
+    /// Adds user input like [`TurnHandle::steer`], without waiting: false also if too much waits to be added. Pictures and
+    /// files of the input are not read.
+    pub fn try_steer(&self, input: impl Into<Input>) -> bool {
+        let said = input.into().into_turn_input();
+        self.control.try_send(Control::Steer(vec![said])).is_ok()
     }
 
     /// Interrupts the turn. Its last event is then [`Event::TurnInterrupted`].
@@ -116,20 +113,18 @@ impl TurnHandle {
 }
 
 impl Turn {
-    pub(crate) fn new(
-        thread: Arc<tokio::sync::Mutex<runtime::Thread>>,
-        directory: PathBuf,
-        work: Work,
-    ) -> Self {
+    pub(crate) fn new(session: Arc<dyn Session>, work: Work, limits: TurnLimits) -> Self {
         let (sender, control) = mpsc::channel(CONTROL_MAX);
-        let cold = Cold { thread, directory, work, schema: None, control };
+        let (schema, output_retries) = (None, None);
+        let cold = Cold { session, work, schema, output_retries, limits, control };
         Self {
             id: runtime::id::turn(),
             state: State::Cold(Box::new(cold)),
-            queue: Arc::default(),
+            events: EventSink::default(),
             ready: Queue::new(),
             control: sender,
             reducer: Reducer::default(),
+            checked: None,
         }
     }
 
@@ -139,29 +134,85 @@ impl Turn {
         self
     }
 
-    /// Requires the answer to match a JSON schema. If it does not, the model is asked once more; then the turn fails. Has
-    /// no effect after the turn has started.
-    pub fn output_schema(mut self, schema: &Value) -> Result<Self, Error> {
-        self.set_output_schema(&schema.to_string())?;
+    /// Requires the answer to match a [`Schema`]; JSON is sent as it is. If the answer does not match, the model is asked
+    /// again, as often as [`Turn::output_retries`] says; then the turn fails. Has no effect after the turn has started.
+    pub fn output_schema(mut self, schema: impl Into<Schema>) -> Result<Self, Error> {
+        let schema = schema.into().compile().map_err(Error::settings)?;
+        self.set_format(schema.into_format());
         Ok(self)
     }
 
-    /// Does the same as [`Turn::output_schema`], with the schema as text.
+    /// Does the same as [`Turn::output_schema`], with JSON as text.
     pub fn set_output_schema(&mut self, schema: &str) -> Result<(), Error> {
-        let schema = assemble::output_schema(schema)?;
-        if let State::Cold(cold) = &mut self.state {
-            cold.schema = Some(schema);
-        }
+        self.set_format(assemble::output_schema(schema)?);
         Ok(())
     }
 
-    /// Requires the answer to be JSON of type `T`, which [`TurnResult::json`] parses.
-    pub fn output<T: JsonSchema>(self) -> Result<Self, Error> {
-        let schema = SchemaGenerator::default().into_root_schema_for::<T>();
-        self.output_schema(schema.as_value())
+    fn set_format(&mut self, format: AnswerFormat) {
+        if let State::Cold(cold) = &mut self.state {
+            cold.schema = Some(format.sent);
+            self.checked = Some(format.checked);
+        }
     }
 
-    /// Returns the id of the turn, as in the log.
+    /// Requires the answer to be JSON of type `T`, which [`TurnResult::json`] reads.
+    pub fn output<T: JsonSchema>(self) -> Result<Self, Error> {
+        self.output_schema(Schema::of::<T>())
+    }
+
+    /// Sets how often the model is asked again if its answer does not match the schema, instead of once or what
+    /// `limits.output_retries` says; 0 lets the turn fail at once. At most [`OUTPUT_RETRIES_MAX`].
+    pub fn output_retries(mut self, retries: u32) -> Result<Self, Error> {
+        if retries > OUTPUT_RETRIES_MAX {
+            let why =
+                format!("{retries} output retries are too many: use at most {OUTPUT_RETRIES_MAX}");
+            return Err(Error::settings(why));
+        }
+        self.set_output_retries(Some(retries));
+        Ok(self)
+    }
+
+    /// Does the same as [`Turn::output_retries`], with the greatest number for a greater one, and the default for none.
+    pub fn set_output_retries(&mut self, retries: Option<u32>) {
+        if let State::Cold(cold) = &mut self.state {
+            cold.output_retries = retries.map(|retries| retries.min(OUTPUT_RETRIES_MAX));
+        }
+    }
+
+    /// Runs the turn to its end and reads the answer, which must be JSON of type `T`.
+    ///
+    /// ```
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Report {}
+    /// # async fn example(thread: heddle::Thread) -> Result<(), Box<dyn std::error::Error>> {
+    /// let report: Report = thread.turn("Report on the project.").json().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn json<T: JsonSchema + DeserializeOwned>(self) -> Result<T, Error> {
+        let result = self.output::<T>()?.run().await?;
+        result.json().map_err(|error| Error::from(error).with_so_far(result))
+    }
+
+    /// Reads the answer as values of type `T` while it grows; `T` needs defaults, as [`Partial`] explains. Set the schema
+    /// first.
+    ///
+    /// [`Partial`]: crate::structured_output::Partial
+    pub fn partials<T: DeserializeOwned>(self) -> PartialAnswers<T> {
+        PartialAnswers::new(self)
+    }
+
+    /// Sets where the turn ends, whatever the model still wants; what is not set is as for the thread
+    /// ([`ThreadSpec::limits`](crate::ThreadSpec::limits)). Has no effect after the turn has started.
+    pub fn limits(mut self, limits: TurnLimits) -> Self {
+        if let State::Cold(cold) = &mut self.state {
+            cold.limits = limits.or(cold.limits);
+        }
+        self
+    }
+
+    /// Returns the id of the turn, as in the log. Over [`AppServer`](crate::transport::AppServer) the server gives it one
+    /// when it begins; the lines of [`Exec`](crate::transport::Exec) do not say it.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -172,19 +223,37 @@ impl Turn {
     }
 
     /// Runs the turn to its end and returns the result.
-    pub async fn run(mut self) -> Result<TurnResult, TurnError> {
+    pub async fn run(mut self) -> Result<TurnResult, Error> {
         while self.next().await.is_some() {}
         self.result()
     }
 
     /// Returns the result, once all events were read.
-    pub fn result(self) -> Result<TurnResult, TurnError> {
-        match self.state {
-            State::Cold(_) | State::Running(_) => Err(TurnError::Running),
-            State::Over(Ended::Busy) => Err(TurnError::Busy),
-            State::Over(Ended::Closed) => Err(TurnError::Closed),
-            State::Over(Ended::Ran { before, now }) => self.reducer.finish(self.id, before, now),
-        }
+    pub fn result(self) -> Result<TurnResult, Error> {
+        let Self { id, state, reducer, checked, .. } = self;
+        let (ended, thread) = match state {
+            State::Cold(cold) => {
+                return Err(Error::not_over().in_turn(id).in_thread(cold.session.id()));
+            }
+            State::Running(_, session) => {
+                return Err(Error::not_over().in_turn(id).in_thread(session.id()));
+            }
+            State::Over(ended, thread) => (ended, thread),
+        };
+        let result = match ended {
+            Ended::Busy => Err(Error::busy().in_turn(id)),
+            Ended::Closed => Err(Error::closed().in_turn(id)),
+            Ended::NotAttached(error) => Err(Error::from(error).in_turn(id)),
+            Ended::Ran { before, now } => {
+                let result = reducer.finish(id, before, now);
+                result.map_err(|error| match &checked {
+                    Some(checked) => error.with_violations_of(checked),
+                    None => error,
+                })
+            }
+            Ended::Lost(error) => Err(Error::from(error).with_so_far(reducer.so_far(id))),
+        };
+        result.map_err(|error| error.in_thread(thread))
     }
 }
 
@@ -199,27 +268,33 @@ impl Stream for Turn {
                 return Poll::Ready(Some(event));
             }
             // All at once: a lock for every delta would cost more than the delta.
-            std::mem::swap(&mut this.ready, &mut *lock(&this.queue));
+            if let Some(id) = this.events.swap(&mut this.ready) {
+                this.id = id;
+            }
             if !this.ready.is_empty() {
                 continue;
             }
             match &mut this.state {
                 State::Cold(_) => {
                     let State::Cold(cold) =
-                        std::mem::replace(&mut this.state, State::Over(Ended::Busy))
+                        std::mem::replace(&mut this.state, State::Over(Ended::Busy, None))
                     else {
                         continue;
                     };
-                    let running = run(*cold, this.id.clone(), Arc::clone(&this.queue));
-                    this.state = State::Running(Box::pin(running));
+                    let Cold { session, work, schema, output_retries, limits, control } = *cold;
+                    let schema = schema.map(|schema| schema.with_retries(output_retries));
+                    let id = this.id.clone();
+                    let request = TurnRequest { id, work, schema, limits, control };
+                    let running = Arc::clone(&session).run(request, this.events.clone());
+                    this.state = State::Running(running, session);
                 }
-                State::Running(running) => match running.as_mut().poll(context) {
-                    Poll::Ready(ended) => this.state = State::Over(ended),
+                State::Running(running, session) => match running.as_mut().poll(context) {
+                    Poll::Ready(ended) => this.state = State::Over(ended, session.id()),
                     // Events from before it became pending are returned first.
-                    Poll::Pending if lock(&this.queue).is_empty() => return Poll::Pending,
+                    Poll::Pending if this.events.is_empty() => return Poll::Pending,
                     Poll::Pending => {}
                 },
-                State::Over(_) => return Poll::Ready(None),
+                State::Over(..) => return Poll::Ready(None),
             }
         }
     }
@@ -232,50 +307,4 @@ impl std::fmt::Debug for Turn {
 }
 
 /// Maximum number of pending inputs and interruptions of a turn.
-const CONTROL_MAX: usize = 8;
-
-async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
-    let Cold { thread, directory, work, schema, mut control } = cold;
-    let Ok(mut thread) = thread.try_lock_owned() else { return Ended::Busy };
-    if thread.is_closed() {
-        return Ended::Closed;
-    }
-    let before = thread.usage();
-    let mut sink = |event: Event| {
-        lock(&queue).push_back(event);
-        ControlFlow::Continue(())
-    };
-    match work {
-        Work::Compact => {
-            thread.compact(&mut control, &mut sink).await;
-        }
-        Work::Say(input) => {
-            let (said, warnings) = read_input(input, directory).await;
-            for warning in warnings {
-                let _ = sink(Event::Warning(warning));
-            }
-            thread.set_output_schema(schema);
-            thread.run_named_turn(id, vec![said], &mut control, &mut sink).await;
-        }
-    }
-    Ended::Ran { before, now: thread.usage() }
-}
-
-/// Reads image files on a thread for blocking work, since turns must not block.
-async fn read_input(input: Input, directory: PathBuf) -> (UserTurnInput, Vec<String>) {
-    if !input.has_files() {
-        return (input.into_turn_input(), Vec::new());
-    }
-    let mut to_read = input.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        let warnings = to_read.load(&directory);
-        (to_read.into_turn_input(), warnings)
-    });
-    read.await.unwrap_or_else(|ended| {
-        (input.into_turn_input(), vec![format!("images were not read: {ended}")])
-    })
-}
-
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) const CONTROL_MAX: usize = 8;

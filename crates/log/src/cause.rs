@@ -8,7 +8,9 @@ use protocol::error::ErrorClass::{
     InvalidRequest, ModelNotFound, NotAnEndpoint, Overloaded, Quota, RateLimited, ServerFault,
     Silent, Unreachable, UsageLimit,
 };
-use protocol::error::TurnErrorCause::{self, Answer, Limit, Sample, Storage};
+use protocol::error::TurnErrorCause::{self, Answer, Limit, Sample, Storage, Unknown};
+use protocol::error::{FailureFacts, RetryAdvice, TurnError};
+use protocol::usage::TurnUsage;
 use serde_json::{Value, json};
 
 /// A row of the table.
@@ -60,7 +62,11 @@ const ROWS: &[Row] = &[
     row(Limit, "limit", Info::Plain(OTHER)),
     row(Storage, "storage", Info::Plain(OTHER)),
     row(Answer, "answer", Info::Plain(OTHER)),
+    row(Unknown, "unknown", Info::Plain(OTHER)),
 ];
+
+/// What `exec` says of a turn that was interrupted, which is no failure.
+pub const INTERRUPTED: &str = "interrupted";
 
 /// The name for everything that the reference has no name for.
 pub const OTHER: &str = "other";
@@ -74,9 +80,40 @@ pub fn error_info(cause: TurnErrorCause) -> Value {
     }
 }
 
+/// Returns every cause, once.
+pub fn all() -> impl Iterator<Item = TurnErrorCause> {
+    ROWS.iter().map(|row| row.cause)
+}
+
 /// Returns our own name of `cause`.
 pub fn cause_name(cause: TurnErrorCause) -> Option<&'static str> {
     ROWS.iter().find(|row| row.cause == cause).map(|row| row.name)
+}
+
+/// Returns what an error says to programs.
+pub fn facts(error: &TurnError) -> FailureFacts {
+    FailureFacts {
+        attempts: (error.attempts > 0).then_some(error.attempts),
+        cause: cause_name(error.cause).filter(|_| error.cause != Unknown).map(str::to_owned),
+        limit: error.limit,
+        request_id: error.request_id.clone(),
+        retry: (error.retry != RetryAdvice::Never).then_some(error.retry),
+        // A thread that has used nothing has nothing to say.
+        usage: error.usage.filter(|usage| *usage != TurnUsage::default()),
+    }
+}
+
+/// Builds an error from what it says to programs, and from the reference's name of its cause.
+pub fn turn_error(message: String, facts: FailureFacts, info: &Value) -> TurnError {
+    let FailureFacts { attempts, cause: name, limit, request_id, retry, usage } = facts;
+    TurnError {
+        attempts: attempts.unwrap_or_default(),
+        retry: retry.unwrap_or_default(),
+        request_id,
+        limit,
+        usage,
+        ..TurnError::new(cause(name.as_deref(), info).unwrap_or(Unknown), message)
+    }
 }
 
 /// Parses a cause: by our own name, or else by the reference's; none if neither is known.
@@ -88,12 +125,25 @@ pub fn cause(name: Option<&str>, info: &Value) -> Option<TurnErrorCause> {
             Value::Object(fields) => fields.keys().next().map(String::as_str),
             _ => None,
         }?;
-        ROWS.iter().filter(|_| found != OTHER).find(|row| match row.info {
+        let row = ROWS.iter().filter(|_| found != OTHER).find(|row| match row.info {
             Info::Plain(name) | Info::Http(name, _) => name == found,
-        })
+        });
+        let other = || OTHERS.iter().find(|(name, _)| *name == found).map(|(_, cause)| *cause);
+        row.map(|row| row.cause).or_else(other)
     };
-    named.or_else(by_info).map(|row| row.cause)
+    named.map(|row| row.cause).or_else(by_info)
 }
+
+/// More names of the reference, which we only read.
+const OTHERS: &[(&str, TurnErrorCause)] = &[
+    ("rate_limit_exceeded", Sample(RateLimited)),
+    ("flex_unavailable", Sample(Overloaded)),
+    ("policy_capacity_unavailable", Sample(Overloaded)),
+    ("response_stream_connection_failed", Sample(Unreachable)),
+    ("cyber_policy", Sample(ContentPolicy)),
+    ("misalignment_policy_violation", Sample(ContentPolicy)),
+    ("session_budget_exceeded", Limit),
+];
 
 #[cfg(test)]
 mod tests {
@@ -104,6 +154,9 @@ mod tests {
         for row in ROWS {
             let info = error_info(row.cause);
             assert_eq!(cause(cause_name(row.cause), &info), Some(row.cause), "{}", row.name);
+            let error = TurnError { attempts: 2, ..TurnError::new(row.cause, "m") };
+            let read = turn_error("m".to_owned(), facts(&error), &Value::Null);
+            assert_eq!(read, error, "{}", row.name);
         }
     }
 
@@ -117,6 +170,8 @@ mod tests {
                 Some(Sample(Unreachable)),
             ),
             (json!({ "response_stream_disconnected": {} }), Some(Sample(Disconnected))),
+            (json!("rate_limit_exceeded"), Some(Sample(RateLimited))),
+            (json!("session_budget_exceeded"), Some(Limit)),
             (json!("other"), None),
             (json!("newer"), None),
             (json!(null), None),

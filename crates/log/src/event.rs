@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use protocol::error::{TurnError, TurnErrorCause};
+use protocol::error::{Limit, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::id::ThreadId;
 use protocol::open::{Kinds, Open, Raw};
 use protocol::usage::TotalledUsage;
 use protocol::user::{TextElement, UserInput, UserMessage};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ pub struct TaskComplete {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     #[serde(default, deserialize_with = "error", skip_serializing_if = "Option::is_none")]
-    pub error: Option<TaskError>,
+    pub error: Option<Box<TaskError>>,
     #[serde(default, deserialize_with = "lenient")]
     pub last_agent_message: Option<Arc<str>>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -143,9 +144,21 @@ pub struct TaskComplete {
 pub struct TaskError {
     /// For programs that know the reference's names.
     pub codex_error_info: Value,
+    /// How many requests were made for the answer that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heddle_attempts: Option<u32>,
     /// Our own name of the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heddle_cause: Option<Cow<'static, str>>,
+    /// The limit that was reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heddle_limit: Option<Limit>,
+    /// The provider's id of the last request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heddle_request_id: Option<String>,
+    /// Whether and when the turn could be retried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heddle_retry: Option<RetryAdvice>,
     /// The text for people.
     pub message: String,
 }
@@ -154,6 +167,18 @@ impl TaskError {
     /// Returns the cause, as far as the line says.
     pub fn cause(&self) -> Option<TurnErrorCause> {
         cause::cause(self.heddle_cause.as_deref(), &self.codex_error_info)
+    }
+
+    /// Returns the failure as it was reported, as far as the line says. Logs of other programs, and old ones of ours, say
+    /// neither how often something was tried nor whether it can be retried.
+    pub fn into_turn_error(self) -> TurnError {
+        TurnError {
+            attempts: self.heddle_attempts.unwrap_or_default(),
+            retry: self.heddle_retry.unwrap_or_default(),
+            request_id: self.heddle_request_id.clone(),
+            limit: self.heddle_limit,
+            ..TurnError::new(self.cause().unwrap_or(TurnErrorCause::Unknown), self.message)
+        }
     }
 
     fn from_value(value: Value) -> Self {
@@ -168,10 +193,15 @@ impl TaskError {
         };
         let message = text("message").unwrap_or_else(|| "an error".to_owned());
         let heddle_cause = text("heddle_cause").map(Cow::Owned);
+        let heddle_request_id = text("heddle_request_id");
         let codex_error_info = fields.remove("codex_error_info").filter(|info| !info.is_null());
         Self {
             codex_error_info: codex_error_info.unwrap_or_else(|| cause::OTHER.into()),
+            heddle_attempts: read_field(&mut fields, "heddle_attempts"),
             heddle_cause,
+            heddle_limit: read_field(&mut fields, "heddle_limit"),
+            heddle_request_id,
+            heddle_retry: read_field(&mut fields, "heddle_retry"),
             message,
         }
     }
@@ -181,15 +211,27 @@ impl From<&TurnError> for TaskError {
     fn from(error: &TurnError) -> Self {
         Self {
             codex_error_info: cause::error_info(error.cause),
+            heddle_attempts: (error.attempts > 0).then_some(error.attempts),
             heddle_cause: cause::cause_name(error.cause).map(Cow::Borrowed),
+            heddle_limit: error.limit,
+            heddle_request_id: error.request_id.clone(),
+            heddle_retry: (error.retry != RetryAdvice::Never).then_some(error.retry),
             message: error.message.clone(),
         }
     }
 }
 
-fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskError>, D::Error> {
+/// Reads a field that a newer version may write in another form.
+fn read_field<T: DeserializeOwned>(
+    fields: &mut serde_json::Map<String, Value>,
+    name: &str,
+) -> Option<T> {
+    fields.remove(name).and_then(|value| serde_json::from_value(value).ok())
+}
+
+fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<TaskError>>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
-    Ok(value.map(TaskError::from_value))
+    Ok(value.map(|value| Box::new(TaskError::from_value(value))))
 }
 
 /// A turn was interrupted. Times are seconds since 1970.

@@ -102,7 +102,10 @@ pub fn texts(message: &Message) -> String {
             | KnownPart::OutputText { text }
             | KnownPart::Refusal { refusal: text },
         ) => Some(text.as_str()),
-        Open::Known(KnownPart::InputImage { .. }) | Open::Unknown(_) => None,
+        Open::Known(
+            KnownPart::InputImage { .. } | KnownPart::InputFile { .. } | KnownPart::File(_),
+        )
+        | Open::Unknown(_) => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }

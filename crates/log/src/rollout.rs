@@ -95,6 +95,8 @@ impl Rollout {
             | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
+            | Event::FileStaged { .. }
+            | Event::FileSent(_)
             | Event::Waiting(_)
             | Event::Retrying { .. } => {}
         }
@@ -216,7 +218,7 @@ impl Rollout {
         self.push_event(LogEvent::TaskComplete(TaskComplete {
             completed_at: Some(now_ms / 1000),
             duration_ms: Some(now_ms.saturating_sub(self.turn.started_ms)),
-            error: error.map(Into::into),
+            error: error.map(|error| Box::new(error.into())),
             last_agent_message: self.turn.last_message.clone(),
             root_turn_id: Some(self.turn.id.clone()),
             started_at: Some(self.turn.started_ms / 1000),

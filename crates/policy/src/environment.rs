@@ -188,18 +188,47 @@ fn names_a_secret(name: &str) -> bool {
         || parts.any(|part| SECRET_PARTS.iter().any(|it| part.eq_ignore_ascii_case(it)))
 }
 
+/// Removes from a text for people what is a secret wherever it appears: tokens, and passwords in URLs. A line that contains
+/// another kind of secret, such as the value of a password, is left out as a whole.
+pub fn mask_secrets(text: &str) -> String {
+    let mask = |line: &str| match is_a_secret("", &mask_tokens(&without_logins(line))) {
+        true => "[a line with a secret]".to_owned(),
+        false => mask_tokens(&without_logins(line)),
+    };
+    text.split('\n').map(mask).collect::<Vec<_>>().join("\n")
+}
+
+/// Replaces the words of a line that begin as tokens do.
+fn mask_tokens(line: &str) -> String {
+    let mut masked = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(start) = rest.find(in_token) {
+        masked.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let word = &rest[..rest.find(|c| !in_token(c)).unwrap_or(rest.len())];
+        masked.push_str(if is_token(word) { "[redacted]" } else { word });
+        rest = &rest[word.len()..];
+    }
+    masked.push_str(rest);
+    masked
+}
+
+/// Tells whether a token may contain a character. A path component is not a token, whatever its prefix.
+fn in_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./".contains(c)
+}
+
+fn is_token(word: &str) -> bool {
+    word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
+}
+
 /// Tells whether a value is a secret, or contains one that cannot be removed.
 fn is_a_secret(name: &str, value: &str) -> bool {
     if HARMLESS.contains(&name) || CORE.contains(&name) {
         return false;
     }
     let folded = value.to_ascii_lowercase();
-    // A path component is not a token, whatever its prefix.
-    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
-    let is_token = |word: &str| {
-        word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
-    };
-    words().any(is_token)
+    value.split(|c| !in_token(c)).any(is_token)
         || sets_a_secret(&folded)
         || credentials(&folded, value, "bearer").any(|word| word.len() >= BEARER_BYTES_MIN)
         || credentials(&folded, value, "basic").any(is_base64)
@@ -332,29 +361,32 @@ const BEARER_BYTES_MIN: usize = 8;
 /// Matches a name against a pattern with `*` and `?`, ignoring case.
 ///
 /// The usual two-pointer algorithm: a mismatch backtracks to the last star only, so the cost is bounded by
-/// the product of the lengths and there is no recursion.
+/// the product of the lengths and there is no recursion. It allocates nothing, as every variable is held against every
+/// pattern when a thread is opened.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let fold = |text: &str| text.chars().map(|c| c.to_ascii_uppercase()).collect::<Vec<_>>();
-    let (pattern, name) = (fold(pattern), fold(name));
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
+    let (mut pattern, mut name) = (pattern.chars(), name.chars());
+    let mut star = None;
+    while let Some(next) = name.clone().next() {
+        let mut after = pattern.clone();
+        match after.next() {
             Some('*') => {
-                star = Some((p, n));
-                p += 1;
+                star = Some((after.clone(), name.clone()));
+                pattern = after;
             }
-            Some('?') => (p, n) = (p + 1, n + 1),
-            Some(c) if *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    (p, n) = (at + 1, taken + 1);
+            Some(wanted) if wanted == '?' || wanted.eq_ignore_ascii_case(&next) => {
+                pattern = after;
+                name.next();
+            }
+            _ => match &mut star {
+                Some((after, taken)) => {
+                    taken.next();
+                    (pattern, name) = (after.clone(), taken.clone());
                 }
                 None => return false,
             },
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
+    pattern.all(|c| c == '*')
 }
 
 #[cfg(test)]
@@ -520,6 +552,21 @@ mod tests {
         };
         assert_eq!(settings("*"), 3);
         assert_eq!(settings("AUTHORIZATION: bearer abcdefghi"), 0);
+    }
+
+    #[test]
+    fn texts_are_masked() {
+        for (text, want) in [
+            ("", ""),
+            ("plain\n\ntext\n", "plain\n\ntext\n"),
+            ("key sk-abcdefghijklmnopqrstuvwxyz is wrong", "key [redacted] is wrong"),
+            ("at https://me:pw@example.com/x: 401", "at https://example.com/x: 401"),
+            ("ok\npassword=hunter22\nok", "ok\n[a line with a secret]\nok"),
+            ("Authorization: Bearer abcdefghijk", "[a line with a secret]"),
+            ("é sk-abcdefghijklmnopqrstuvwxyz é", "é [redacted] é"),
+        ] {
+            assert_eq!(super::mask_secrets(text), want);
+        }
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub enum Answer {
     Disconnected,
     /// The reply was not a valid answer.
     Invalid,
+    /// Whoever was asked failed, as this clause says.
+    Failed(String),
 }
 
 /// How a question was closed.
@@ -92,6 +94,19 @@ pub enum Resolution {
 }
 
 impl Answer {
+    /// Says why the effect is refused, in a clause for people; none if it is allowed.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Accept | Self::AcceptForSession | Self::AcceptAndRemember(_) => None,
+            Self::Decline => Some("it was declined"),
+            Self::Cancel => Some("it was declined, and the turn ends"),
+            Self::TimedOut => Some("nobody answered in time"),
+            Self::Disconnected => Some("nobody is there to answer"),
+            Self::Invalid => Some("the answer could not be understood"),
+            Self::Failed(why) => Some(why),
+        }
+    }
+
     /// Returns whether the effect is allowed.
     pub fn accepts(&self) -> bool {
         matches!(self, Self::Accept | Self::AcceptForSession | Self::AcceptAndRemember(_))

@@ -112,6 +112,20 @@ pub enum Part {
         /// Location and detail of the image.
         image_url: ImageUrl,
     },
+    /// A part that is a document. Few servers other than OpenAI's take it.
+    File {
+        /// Name and content of the document.
+        file: FileData,
+    },
+}
+
+/// A document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FileData {
+    /// Its name.
+    pub filename: String,
+    /// Its content, as a `data:` URL.
+    pub file_data: String,
 }
 
 /// Location of an image.
@@ -359,7 +373,7 @@ impl Messages {
                 for part in parts.into_iter().filter_map(part) {
                     match part {
                         Part::Text { text } => texts.push(text),
-                        image @ Part::ImageUrl { .. } => {
+                        image @ (Part::ImageUrl { .. } | Part::File { .. }) => {
                             texts.push(IMAGE_FOLLOWS.to_owned());
                             let text = format!("{IMAGE_OF} {call_id}:");
                             self.images.extend([Part::Text { text }, image]);
@@ -403,6 +417,10 @@ fn part(part: ContentPart) -> Option<Part> {
         Open::Known(KnownPart::InputImage { image_url: url, detail }) => {
             Some(Part::ImageUrl { image_url: ImageUrl { url, detail } })
         }
+        Open::Known(KnownPart::InputFile { filename, file_data }) => {
+            Some(Part::File { file: FileData { filename, file_data } })
+        }
+        Open::Known(KnownPart::File(file)) => Some(Part::Text { text: file.text() }),
         Open::Unknown(_) => None,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::approval::{ApprovalRequest, Resolution};
 use crate::error::TurnError;
+use crate::file::FileReference;
 use crate::id::{ApprovalId, ItemId, ThreadId};
 use crate::item::Item;
 use crate::repair::Repair;
@@ -67,6 +68,15 @@ pub enum Event {
         /// The answer, or that the question was withdrawn.
         resolution: Resolution,
     },
+    /// A file of the user's message is in the staging area. Comes before the turn starts.
+    FileStaged {
+        /// The file, as the message refers to it.
+        file: FileReference,
+        /// Whether its content was there already, so that nothing was written.
+        reused: bool,
+    },
+    /// An endpoint took the first request that contains a file of the user's message.
+    FileSent(FileReference),
     /// A request was made this long ago, and nothing of its answer has arrived yet.
     Waiting(Duration),
     /// A request failed and will be retried.

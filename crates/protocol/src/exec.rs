@@ -4,6 +4,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::error::FailureFacts;
 use crate::item::{Change, ChangeKind, Status, WebSearchAction};
 use crate::open::{Kinds, Open};
 use crate::usage::Usage;
@@ -33,8 +34,8 @@ pub enum ThreadEvent {
     /// The last line of a failed run.
     #[serde(rename = "turn.failed")]
     TurnFailed {
-        /// Why the turn failed, as a message for people.
-        error: Message,
+        /// Why the turn failed.
+        error: Failure,
     },
     /// An item started.
     #[serde(rename = "item.started")]
@@ -100,7 +101,7 @@ impl Kinds for ThreadEvent {
         }
         #[derive(Deserialize)]
         struct Failed {
-            error: Message,
+            error: Failure,
         }
         #[derive(Deserialize)]
         struct Carrier {
@@ -143,6 +144,20 @@ impl Kinds for ThreadEvent {
             _ => return None,
         })
     }
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A message for people.
+    pub message: String,
+    /// For programs. Lines of the reference, and of older versions, have none.
+    #[serde(
+        default,
+        skip_serializing_if = "FailureFacts::is_empty",
+        deserialize_with = "FailureFacts::read"
+    )]
+    pub heddle: FailureFacts,
 }
 
 /// A text in an object of its own.

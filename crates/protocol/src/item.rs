@@ -16,6 +16,8 @@ pub struct Item {
     pub id: ItemId,
     /// The call that it belongs to, by the model's own id.
     pub call_id: Option<String>,
+    /// The provider's own id of a message or of reasoning, if no other item of the turn has it.
+    pub provider_id: Option<String>,
     /// For a message of the user, which one of its turn it is, from 1.
     pub user_number: Option<u64>,
     /// What kind of item it is, with its content so far.
@@ -37,6 +39,7 @@ impl Item {
         Self {
             id,
             call_id: None,
+            provider_id: None,
             user_number: None,
             body,
             stopped: false,
@@ -58,15 +61,40 @@ impl Item {
         match (&self.call_id, &self.body, self.user_number) {
             (Some(call), _, _) | (None, ItemBody::WebSearch { call, .. }, _) => call.clone(),
             (None, _, Some(number)) => user_message_name(turn, number),
-            (None, _, None) => format!("{turn}-{}", self.id.0),
+            (None, _, None) => match &self.provider_id {
+                Some(id) => id.clone(),
+                None => {
+                    numbered(turn, self.id.0).unwrap_or_else(|| format!("{turn}-{}", self.id.0))
+                }
+            },
         }
     }
 }
 
 /// Returns the id of a message of the user: the first one in a turn has the number 1.
 pub fn user_message_name(turn: &str, number: u64) -> String {
-    format!("{turn}-user-{number}")
+    numbered(turn, USER_NUMBERS + number).unwrap_or_else(|| format!("{turn}-user-{number}"))
 }
+
+/// Messages of the user are numbered from here, beyond the number of any other item.
+const USER_NUMBERS: u64 = 1 << 40;
+
+/// Makes an id of the form of the turn's, since some clients expect the ids of items to have it. None if the turn's id has
+/// another form.
+fn numbered(turn: &str, number: u64) -> Option<String> {
+    let (rest, low) = turn.split_at_checked(LOW_DIGITS_AT).filter(|(_, low)| low.len() == 12)?;
+    if !rest.ends_with('-') {
+        return None;
+    }
+    let low = u64::from_str_radix(low, 16).ok()?;
+    let next = low.wrapping_add(number).wrapping_add(1) & LOW_BITS;
+    Some(format!("{rest}{next:012x}"))
+}
+
+/// Where the last group of digits of a UUID begins.
+const LOW_DIGITS_AT: usize = 24;
+/// The bits in it.
+const LOW_BITS: u64 = (1 << 48) - 1;
 
 /// What was decided about a command, a patch or a call before it started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +109,9 @@ pub struct Decision {
     pub rule: Option<RuleSource>,
     /// The reason, as a clause for people.
     pub reason: String,
+    /// Why it was refused although it could have been approved: who was asked declined, did not answer, or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
 }
 
 /// The kinds of decisions.
@@ -442,5 +473,40 @@ impl WebSearchAction {
             | Self::FindInPage { pattern: Some(text), .. } => text.clone(),
             _ => String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_message_name;
+    use super::{Item, ItemBody};
+    use crate::id::ItemId;
+
+    #[test]
+    fn names() {
+        let turn = "01a1e05b-d89d-72b1-866e-ffffffffffff";
+        let message =
+            |number| Item::new(ItemId(number), ItemBody::AgentMessage { text: "".into() });
+        for (item, turn, want) in [
+            (message(0), turn, "01a1e05b-d89d-72b1-866e-000000000000"),
+            (message(7), turn, "01a1e05b-d89d-72b1-866e-000000000007"),
+            (message(7), "t", "t-7"),
+            (
+                message(7),
+                "01a1e05b-d89d-72b1-866é-fffffffffff",
+                "01a1e05b-d89d-72b1-866é-fffffffffff-7",
+            ),
+            (Item { provider_id: Some("msg_1".into()), ..message(7) }, turn, "msg_1"),
+            (
+                Item { user_number: Some(1), ..message(7) },
+                turn,
+                "01a1e05b-d89d-72b1-866e-010000000001",
+            ),
+            (Item { user_number: Some(1), ..message(7) }, "t", "t-user-1"),
+            (Item { call_id: Some("c".into()), ..message(7) }, turn, "c"),
+        ] {
+            assert_eq!(item.name(turn), want);
+        }
+        assert_eq!(user_message_name("t", 2), "t-user-2");
     }
 }

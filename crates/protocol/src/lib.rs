@@ -3,7 +3,7 @@
 //! * [`responses`]: what is sent to a model endpoint and what it streams back (Responses API);
 //! * [`chat`]: the same request in the format of Chat Completions;
 //! * [`event`] and [`item`]: what the engine reports, a closed set;
-//! * [`user`]: what a user gives a turn;
+//! * [`user`]: what a user gives a turn; [`file`](mod@file): the files attached to it;
 //! * [`approval`]: what a person is asked, and the possible answers;
 //! * [`call`]: a tool call, and what the tool reports while it runs;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
@@ -22,6 +22,7 @@ pub mod chat;
 pub mod error;
 pub mod event;
 pub mod exec;
+pub mod file;
 pub mod id;
 pub mod item;
 pub mod json;

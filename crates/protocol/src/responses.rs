@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::SampleError;
+use crate::file::FilePart;
 use crate::item::WebSearchAction;
 use crate::json;
 use crate::open::{Kinds, Open, Raw};
@@ -96,7 +97,10 @@ impl Content {
                     | KnownPart::OutputText { text }
                     | KnownPart::Refusal { refusal: text },
                 ) => joined.push_str(text),
-                Open::Known(KnownPart::InputImage { .. }) | Open::Unknown(_) => {}
+                Open::Known(
+                    KnownPart::InputImage { .. } | KnownPart::InputFile { .. } | KnownPart::File(_),
+                )
+                | Open::Unknown(_) => {}
             }
         }
         joined
@@ -147,10 +151,31 @@ pub enum KnownPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
+    /// A document for the model.
+    InputFile {
+        /// Its name.
+        filename: String,
+        /// Its content, as a `data:` URL.
+        file_data: String,
+    },
+    /// A file in the staging area. Requests have its content instead ([`crate::file`]).
+    #[serde(rename = "input_text", skip_deserializing)]
+    File(FilePart),
 }
 
 impl Kinds for KnownPart {
     fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
+        // What only looks like a reference is the text that it comes with.
+        if kind == "input_text"
+            && json.contains("\"heddle_file\"")
+            && let Ok(file) = serde_json::from_str(json)
+        {
+            return Some(Ok(Self::File(file)));
+        }
+        if kind == "input_file" {
+            // One that is elsewhere, by a URL or an id of the provider, is not of a known kind.
+            return serde_json::from_str(json).ok().map(Ok);
+        }
         matches!(kind, "input_text" | "output_text" | "refusal" | "input_image")
             .then(|| serde_json::from_str(json))
     }
@@ -325,6 +350,9 @@ impl OutputBody {
                         | KnownPart::Refusal { refusal: text },
                     ) => text.clone(),
                     Open::Known(KnownPart::InputImage { .. }) => "[image]".to_owned(),
+                    Open::Known(KnownPart::InputFile { .. } | KnownPart::File(_)) => {
+                        "[file]".to_owned()
+                    }
                     Open::Unknown(part) => part.as_str().to_owned(),
                 };
                 parts.iter().map(text).collect::<Vec<_>>().join("\n")

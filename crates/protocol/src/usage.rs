@@ -22,6 +22,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns the tokens of requests and answers together.
+    pub fn total_tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
     /// Returns the difference to the usage `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
@@ -55,6 +60,15 @@ impl AddAssign for Usage {
     }
 }
 
+/// Tokens used by a turn, and by its thread until the end of the turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnUsage {
+    /// Tokens of the whole thread, including the turn.
+    pub thread: Usage,
+    /// Tokens of the turn.
+    pub turn: Usage,
+}
+
 /// Token counts with their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TotalledUsage {
@@ -68,7 +82,6 @@ pub struct TotalledUsage {
 
 impl From<Usage> for TotalledUsage {
     fn from(usage: Usage) -> Self {
-        let total_tokens = usage.input_tokens.saturating_add(usage.output_tokens);
-        Self { usage, total_tokens }
+        Self { usage, total_tokens: usage.total_tokens() }
     }
 }

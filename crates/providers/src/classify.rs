@@ -46,7 +46,7 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
             ErrorClass::Credentials,
             format!(
                 "model provider `{provider}` refused the credentials ({status}): {said}; \
-                 check its `env_key` variable"
+                 check its API key: the variable that `env_key` names, else OPENAI_API_KEY"
             ),
         ),
         (429, _) => {

@@ -24,6 +24,15 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// State the provider keeps for a turn: what it sends with an answer is returned with later requests.
 const TURN_STATE: HeaderName = HeaderName::from_static("x-codex-turn-state");
+/// Where providers put their id of a request; proxies have one of their own, which is better than none.
+const REQUEST_IDS: [HeaderName; 4] = [
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("request-id"),
+    HeaderName::from_static("apim-request-id"),
+    HeaderName::from_static("cf-ray"),
+];
+/// Longest id of a request in bytes; what is longer is something else. The usual ones have 40.
+const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// Sends requests to one endpoint.
 #[derive(Debug)]
@@ -105,19 +114,21 @@ impl Client {
         if let Some(state) = response.headers().get(TURN_STATE) {
             *self.turn_state() = Some(state.clone());
         }
+        let request_id = request_id(response.headers());
         let kind = header(&response, &CONTENT_TYPE).to_ascii_lowercase();
         if response.status() != 200 {
-            return Err(self.refused(response).await);
+            return Err(self.refused(response).await.with_request_id(request_id));
         }
         // Simple servers send no content type at all; the decoder will find out.
         if !kind.is_empty() && !kind.contains("event-stream") {
             let body = body_start(response).await;
             let provider = &self.endpoint.name;
-            return Err(classify::not_a_stream(&kind, &body, &self.shown_url, provider));
+            let error = classify::not_a_stream(&kind, &body, &self.shown_url, provider);
+            return Err(error.with_request_id(request_id));
         }
         let patience = self.endpoint.idle_timeout;
         let deadline = Instant::now() + patience;
-        Ok(ByteStream { response, patience, deadline, silence: self.silent() })
+        Ok(ByteStream { response, request_id, patience, deadline, silence: self.silent() })
     }
 
     /// Builds the error for an endpoint that accepted the request and sent nothing.
@@ -192,6 +203,7 @@ fn builder(encrypted: bool) -> Result<reqwest::ClientBuilder, EndpointError> {
 #[derive(Debug)]
 pub struct ByteStream {
     response: Response,
+    request_id: Option<String>,
     /// The idle timeout.
     patience: Duration,
     /// When the stream counts as broken.
@@ -213,6 +225,11 @@ impl ByteStream {
             )),
             Err(_) => Err(self.silence.clone()),
         }
+    }
+
+    /// Returns the provider's id of the request, for errors about the answer.
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
     }
 
     /// Restarts the idle timeout because an event arrived. Only the caller can tell: a proxy can keep a dead
@@ -249,6 +266,15 @@ async fn body_start(mut response: Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
+/// Returns the provider's id of a request, from the headers of its answer.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let text = REQUEST_IDS.iter().find_map(|name| {
+        let text = headers.get(name)?.to_str().ok()?.trim();
+        (!text.is_empty() && text.len() <= REQUEST_ID_BYTES_MAX).then_some(text)
+    })?;
+    Some(text.to_owned())
+}
+
 fn header<'a>(response: &'a Response, name: &HeaderName) -> &'a str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
@@ -274,4 +300,36 @@ fn proxied() -> bool {
 /// its IP address would still go through the proxy.
 fn no_proxy_at_all() -> bool {
     ["NO_PROXY", "no_proxy"].iter().any(|name| std::env::var_os(name).is_some_and(|v| v == "*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderMap;
+
+    use super::{REQUEST_ID_BYTES_MAX, request_id};
+
+    #[test]
+    fn ids_of_requests() {
+        let long = "x".repeat(REQUEST_ID_BYTES_MAX + 1);
+        let longest = &long[1..];
+        for (headers, want) in [
+            (&[][..], None),
+            (&[("X-Request-Id", "req_1")], Some("req_1")),
+            (&[("request-id", " a b ")], Some("a b")),
+            (&[("cf-ray", "ray"), ("x-request-id", "req_1")], Some("req_1")),
+            (&[("x-request-id", ""), ("cf-ray", "ray")], Some("ray")),
+            (&[("x-request-id", &long), ("apim-request-id", "azure")], Some("azure")),
+            (&[("x-request-id", longest)], Some(longest)),
+            (&[("x-request-id", "\u{e9}")], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.insert(
+                    reqwest::header::HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                    reqwest::header::HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+                );
+            }
+            assert_eq!(request_id(&map).as_deref(), want, "{headers:?}");
+        }
+    }
 }

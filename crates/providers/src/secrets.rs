@@ -24,12 +24,14 @@ impl Secrets {
         Self(secrets.into_iter().map(Redacted::new).collect())
     }
 
-    /// Replaces every secret in the message of an error.
+    /// Replaces every secret in what an error repeats of an endpoint's words.
     #[must_use]
     pub fn mask(&self, mut error: SampleError) -> SampleError {
-        for secret in &*self.0 {
-            if error.message.contains(secret.expose()) {
-                error.message = error.message.replace(secret.expose(), "[redacted]");
+        for text in std::iter::once(&mut error.message).chain(&mut error.request_id) {
+            for secret in &*self.0 {
+                if text.contains(secret.expose()) {
+                    *text = text.replace(secret.expose(), "[redacted]");
+                }
             }
         }
         error
@@ -60,8 +62,9 @@ mod tests {
             ("unknown team-a", "unknown team-a"),
             ("s3cr3tV4lue", "s3cr3tV4lue"),
         ] {
-            let error = secrets.mask(SampleError::new(ErrorClass::Credentials, message));
-            assert_eq!(error.message, want);
+            let error = SampleError::new(ErrorClass::Credentials, message);
+            let error = secrets.mask(error.with_request_id(Some(message.to_owned())));
+            assert_eq!((&*error.message, error.request_id.as_deref()), (want, Some(want)));
         }
     }
 }

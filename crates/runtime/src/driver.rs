@@ -1,12 +1,14 @@
 //! The driver of a turn: waits for whatever comes first, tells the engine, performs its actions.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use engine::{Action, Call, Input, Outbox, Outcome, Question, Turn, UserTurnInput};
+use engine::{Action, Call, Input, Outbox, Outcome, Purpose, Question, Turn, UserTurnInput};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -20,10 +22,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tools::{Progress, ProgressSender, Reply, ToolContext, progress_channel};
 
+use crate::approver;
 use crate::decoder::cut_short;
 use crate::journal::Journal;
-use crate::model::{AnswerPart, AnswerStream, SampleFuture};
-use crate::thread::{ThreadParts, ThreadState};
+use crate::model::{AnswerPart, AnswerStream};
+use crate::thread::{Opened, OpeningFuture, ThreadParts, ThreadState};
+use crate::toolset::Offer;
 
 /// What the user does while a turn runs.
 #[derive(Clone, Debug)]
@@ -40,10 +44,11 @@ enum Wake {
     Answered(ApprovalId, Answer),
     Returned(CallKey, OutputBody),
     WaitOver,
+    TimeUp,
     Silence(Duration),
     Written(Stored),
     Synced(u64, Stored),
-    Opened(Result<AnswerStream, SampleError>),
+    Opened(Result<Opened, SampleError>),
     Answer(Option<Result<AnswerPart, SampleError>>),
 }
 
@@ -53,10 +58,17 @@ const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// How often the stream may come first in a row before other sources are polled.
 const STREAM_IN_A_ROW_MAX: u32 = 64;
 
+/// How many events are shown before whoever polls the turn gets a chance to read them. Without it, a model that never
+/// makes the turn wait would fill memory with what nobody has read.
+const SHOWN_IN_A_ROW_MAX: u32 = 64;
+
+/// How many events may wait for a sync before no more of the answer is read.
+const UNSHOWN_MAX: usize = 256;
+
 /// Where the answer comes from.
 enum Source<'a> {
     Closed,
-    Opening(SampleFuture<'a>),
+    Opening(OpeningFuture<'a>),
     Open(AnswerStream),
 }
 
@@ -121,6 +133,8 @@ pub(crate) async fn drive(
         source: Source::Closed,
         answer: 0,
         in_a_row: 0,
+        shown: 0,
+        offer: parts.tools.offer(),
         calls: FuturesUnordered::new(),
         handles: HashMap::new(),
         done: VecDeque::new(),
@@ -129,6 +143,7 @@ pub(crate) async fn drive(
         replies: HashMap::new(),
         timer: None,
         silence: None,
+        deadline: parts.time_max().map(|time| Box::pin(sleep(time))),
         began: Instant::now(),
     };
     driver.perform(sink);
@@ -137,6 +152,10 @@ pub(crate) async fn drive(
             && !driver.outbox.waits()
         {
             return outcome;
+        }
+        if driver.shown >= SHOWN_IN_A_ROW_MAX {
+            driver.shown = 0;
+            give_way().await;
         }
         let wake = match driver.finished {
             // A turn that has ended only waits for the log.
@@ -197,6 +216,10 @@ struct Driver<'a> {
     answer: u64,
     /// How often the stream came first in a row.
     in_a_row: u32,
+    /// How many events were shown since the turn last gave way.
+    shown: u32,
+    /// The tools of the last request.
+    offer: Arc<Offer>,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
     /// Calls that have returned, and whose reports go first.
@@ -207,13 +230,15 @@ struct Driver<'a> {
     replies: HashMap<CallKey, Reply>,
     timer: Option<Pin<Box<Sleep>>>,
     silence: Option<Silence>,
+    /// When the time of the turn is up.
+    deadline: Option<Pin<Box<Sleep>>>,
     began: Instant,
 }
 
 impl Driver<'_> {
     fn handle(&mut self, input: Input) {
         let now_ms = self.now_ms();
-        self.interrupted |= matches!(input, Input::Interrupt);
+        self.interrupted |= matches!(input, Input::Interrupt | Input::TimeUp);
         self.turn.handle(now_ms, input).expect("the driver reports only what the engine asked for");
     }
 
@@ -249,7 +274,8 @@ impl Driver<'_> {
                     self.write_long();
                 }
                 Action::Sample(purpose) => {
-                    let sample = self.parts.sample(&self.turn, purpose);
+                    self.offer_tools(purpose);
+                    let sample = self.parts.sample(&self.turn, purpose, &self.offer);
                     self.source = Source::Opening(sample);
                     self.silence = Some(Silence::begin());
                 }
@@ -367,6 +393,7 @@ impl Driver<'_> {
         let mut unseen = false;
         while let Some(event) = self.outbox.pop() {
             let terminal = event.is_terminal();
+            self.shown = self.shown.saturating_add(1);
             unseen |= sink(event).is_break() && !terminal;
         }
         if self.outbox.waits()
@@ -393,12 +420,26 @@ impl Driver<'_> {
         self.perform(sink);
     }
 
+    /// Takes what the next request offers, which is also what the calls of its answer are resolved with.
+    fn offer_tools(&mut self, purpose: Purpose) {
+        let offer = match purpose {
+            Purpose::Answer => self.parts.tools.refresh(),
+            Purpose::Summary => return,
+        };
+        if !Arc::ptr_eq(&offer, &self.offer) {
+            let table = offer.table().clone();
+            self.offer = offer;
+            self.handle(Input::Offered(table));
+        }
+    }
+
     fn run(&mut self, call: Call) {
         let key = call.key;
-        let Some(tool) = self.parts.tools.find(&call.name) else {
-            unreachable!("the engine refuses calls of tools that it was not told of");
-        };
-        let running = tool.run(ToolContext::new(call, self.progress.clone()));
+        // The engine refuses calls of tools that it was not told of. The call keeps its tool, whatever becomes of the
+        // offer while it runs.
+        let tool = self.offer.find(&call.name).expect("the engine runs what was offered");
+        let context = ToolContext::new(call, self.progress.clone());
+        let running = async move { tool.run(context).await.content };
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(key, handle);
         let running = Abortable::new(running, registration);
@@ -407,15 +448,13 @@ impl Driver<'_> {
 
     /// Asks a question; it stays open, up to its time-out, while everything else continues.
     fn ask(&mut self, question: Question) {
-        let (id, patience) = (question.id, question.timeout);
+        let id = question.id;
         let approver = self.parts.approver.as_deref();
         let (handle, registration) = AbortHandle::new_pair();
         self.withdrawals.insert(id, handle);
         let answer = async move {
             match approver {
-                Some(approver) => {
-                    timeout(patience, approver.ask(question)).await.unwrap_or(Answer::TimedOut)
-                }
+                Some(approver) => approver::ask(approver, question).await,
                 None => Answer::Disconnected,
             }
         };
@@ -459,8 +498,8 @@ impl Driver<'_> {
                 wake = written(&mut self.writing) => return wake,
                 wake = synced(&mut self.syncing) => return wake,
                 Some(said) = control.recv() => return Wake::Control(said),
-                // Records that cannot be written must not pile up.
-                wake = self.source.next(), if self.held.is_none() => {
+                // Records that cannot be written must not pile up, nor events that wait for them.
+                wake = self.source.next(), if self.held.is_none() && self.outbox.len() < UNSHOWN_MAX => {
                     self.in_a_row += 1;
                     return wake;
                 }
@@ -478,6 +517,10 @@ impl Driver<'_> {
                 Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
                     // A stopped call returns nothing.
                     self.done.extend(returned);
+                }
+                () = elapsed(&mut self.deadline) => {
+                    self.deadline = None;
+                    return Wake::TimeUp;
                 }
                 told_after = silent(&mut self.silence) => return Wake::Silence(told_after),
                 () = elapsed(&mut self.timer) => {
@@ -504,11 +547,12 @@ impl Driver<'_> {
             Wake::Answered(id, answer) => vec![Input::Answered(id, answer)],
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
+            Wake::TimeUp => vec![Input::TimeUp],
             Wake::Silence(since) => vec![Input::Silence(since)],
             Wake::Written(_) | Wake::Synced(..) => Vec::new(),
-            Wake::Opened(Ok(answer)) => {
+            Wake::Opened(Ok(Opened { answer, files })) => {
                 self.source = Source::Open(answer);
-                Vec::new()
+                if files.is_empty() { Vec::new() } else { vec![Input::Files(files)] }
             }
             Wake::Opened(Err(error)) | Wake::Answer(Some(Err(error))) => {
                 vec![Input::SampleFailed(error)]
@@ -590,6 +634,19 @@ impl Driver<'_> {
             _ => drop(journal.sync()),
         }
     }
+}
+
+/// Is pending once, and continues when it is polled again.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|context| match std::mem::replace(&mut gave_way, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Waits for the write in progress; forever while there is none.

@@ -4,7 +4,8 @@
 //! endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can wake the driver
 //! is one enum; `engine` decides what to do about it.
 
-mod approver;
+pub mod approver;
+pub mod attach;
 mod clock;
 mod decoder;
 mod driver;
@@ -14,13 +15,14 @@ pub mod judge;
 mod model;
 pub mod project;
 mod thread;
+mod toolset;
 
 pub use approver::{ApprovalFuture, Approver};
+pub use attach::{Accepts, Attached, Library};
 pub use clock::Clock;
 pub use decoder::AnswerDecoder;
 pub use driver::Control;
 pub use journal::Journal;
 pub use model::{AnswerPart, AnswerStream, EndpointModel, Model, SampleFuture};
-pub use thread::{
-    OutputSchema, RequestOptions, ResumeState, TextDialect, Thread, ThreadOptions, Toolset,
-};
+pub use thread::{OutputSchema, RequestOptions, ResumeState, TextDialect, Thread, ThreadOptions};
+pub use toolset::{LiveTools, Toolset, TwoTools};

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::Stream;
 use futures_util::stream::unfold;
@@ -53,15 +54,35 @@ impl From<StreamEvent> for AnswerPart {
 #[derive(Debug)]
 pub struct EndpointModel {
     client: Client,
-    reader: Reader,
+    dialect: Option<TextDialect>,
+    reader: Mutex<Option<Prepared>>,
+}
+
+/// How answers are read if these tools are on offer.
+#[derive(Clone, Debug)]
+struct Prepared {
+    tools: Vec<ToolSpec>,
+    reader: Arc<Reader>,
 }
 
 impl EndpointModel {
-    /// Prepares for requests that offer these tools; `dialect` says how the model writes calls as text, if it
-    /// does.
-    pub fn new(client: Client, dialect: Option<&TextDialect>, tools: &[ToolSpec]) -> Self {
-        let reader = Reader::new(client.wire_api(), dialect, tools);
-        Self { client, reader }
+    /// Uses an endpoint; `dialect` says how the model writes calls as text, if it does.
+    pub fn new(client: Client, dialect: Option<TextDialect>) -> Self {
+        Self { client, dialect, reader: Mutex::default() }
+    }
+
+    /// Returns the reader for the answer to a request that offers these tools, which seldom differ from the last ones.
+    fn reader(&self, tools: &[ToolSpec]) -> Arc<Reader> {
+        let mut prepared = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // A summary is requested without tools, and read like any answer.
+        let fits = |before: &&Prepared| tools.is_empty() || before.tools == tools;
+        if let Some(Prepared { reader, .. }) = prepared.as_ref().filter(fits) {
+            return Arc::clone(reader);
+        }
+        let reader = Reader::new(self.client.wire_api(), self.dialect.as_ref(), tools);
+        let reader = Arc::new(reader);
+        *prepared = Some(Prepared { tools: tools.to_vec(), reader: Arc::clone(&reader) });
+        reader
     }
 }
 
@@ -72,10 +93,11 @@ impl Model for EndpointModel {
 
     fn sample(&self, request: &Request<'_>) -> SampleFuture<'_> {
         let body = self.client.encode(request);
+        let reader = self.reader(request.tools);
         Box::pin(async move {
             let stream = self.client.open(body).await?;
             let secrets = self.client.secrets();
-            let open = Open { stream, decoder: self.reader.decoder(), secrets };
+            let open = Open { stream, decoder: reader.decoder(), secrets };
             let answer = unfold(Reading::Open(Box::new(open)), Reading::next);
             Ok(Box::pin(answer) as AnswerStream)
         })
@@ -118,12 +140,15 @@ impl Reading {
                 (0, Some(error))
             }
         };
+        let named = |error: SampleError| {
+            secrets.mask(error.with_request_id(stream.request_id().map(str::to_owned)))
+        };
         for event in &mut events {
             if let StreamEvent::Failed(error) = event {
-                *error = secrets.mask(error.clone());
+                *error = named(error.clone());
             }
         }
-        let failure = failure.map(|error| secrets.mask(error));
+        let failure = failure.map(named);
         let heard = decoder.frames() > frames;
         if heard {
             stream.heard();

@@ -1,34 +1,36 @@
 //! A thread in memory: what outlives a turn, and the methods that run turns.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::retry::RetryLimits;
 use engine::{
-    AnswerCheck, Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn,
-    TurnOptions, TurnParts, UserTurnInput,
+    AnswerCheck, Context, FileOutcome, Limits, Numbers, Outcome, Purpose, Turn, TurnOptions,
+    TurnParts, UserTurnInput,
 };
 use history::Entry;
 use log::TurnContext;
+use protocol::error::SampleError;
 use protocol::event::Event;
 use protocol::id::ThreadId;
-use protocol::responses::{
-    KnownItem, ReasoningOptions, Request, TextFormat, TextOptions, ToolSpec,
-};
+use protocol::responses::{KnownItem, ReasoningOptions, Request, TextFormat, TextOptions};
 use protocol::usage::Usage;
 use serde_json::value::RawValue;
 use stream::dialect::Format;
 use tokio::sync::mpsc;
-use tools::{Sessions, Tool};
 
 use crate::approver::Approver;
+use crate::attach::{self, Attached, Expanded};
 use crate::clock::Clock;
 use crate::driver::{self, Control};
 use crate::id;
 use crate::journal::Journal;
-use crate::model::{Model, SampleFuture};
+use crate::model::{AnswerStream, Model, SampleFuture};
+use crate::toolset::{Offer, Toolset};
 
 /// A loaded thread, which runs one turn at a time.
 pub struct Thread {
@@ -43,7 +45,18 @@ pub(crate) struct ThreadParts {
     pub(crate) tools: Toolset,
     options: ThreadOptions,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    attached: Option<Attached>,
 }
+
+/// An answer that has started, and what the endpoint got of the files in the request.
+pub(crate) struct Opened {
+    pub(crate) answer: AnswerStream,
+    pub(crate) files: Vec<FileOutcome>,
+}
+
+/// A request that was not answered yet.
+pub(crate) type OpeningFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Opened, SampleError>> + Send + 'a>>;
 
 /// What turns change.
 pub(crate) struct ThreadState {
@@ -112,35 +125,16 @@ pub struct OutputSchema {
     pub check: AnswerCheck,
 }
 
-/// The tools of a thread.
-pub struct Toolset {
-    tools: BTreeMap<String, Box<dyn Tool>>,
-    specs: Vec<ToolSpec>,
-    /// What the engine needs to know about them.
-    table: ToolTable,
-    /// The running commands of the tools.
-    pub(crate) sessions: Arc<Sessions>,
-}
-
-impl Toolset {
-    /// Collects tools; they are offered in this order, the provider's own last.
-    pub fn new(tools: Vec<Box<dyn Tool>>, hosted: &[ToolSpec], sessions: Arc<Sessions>) -> Self {
-        let tools: Vec<_> = tools.into_iter().map(|tool| (tool.spec(), tool)).collect();
-        let specs = tools.iter().map(|(spec, _)| spec.to_wire()).chain(hosted.iter().cloned());
-        let specs = specs.collect();
-        let traits = |spec: &tools::ToolSpec| ToolTraits { parallel: spec.parallel };
-        let table = tools.iter().map(|(spec, _)| (spec.name.clone(), traits(spec))).collect();
-        let tools = tools.into_iter().map(|(spec, tool)| (spec.name, tool)).collect();
-        Self { tools, specs, table, sessions }
-    }
-
-    /// Returns what the model is offered.
-    pub fn specs(&self) -> &[ToolSpec] {
-        &self.specs
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<&dyn Tool> {
-        self.tools.get(name).map(|tool| &**tool)
+impl OutputSchema {
+    /// Sets how often a wrong answer is requested again, if `retries` says.
+    #[must_use]
+    pub fn with_retries(self, retries: Option<u32>) -> Self {
+        let Self { json, check } = self;
+        let check = match retries {
+            Some(retries) => check.with_retries(retries),
+            None => check,
+        };
+        Self { json, check }
     }
 }
 
@@ -160,7 +154,7 @@ impl Thread {
         let setup = context.news(setup, &options.turn_context.cwd);
         let numbers = Numbers::default();
         Self {
-            parts: ThreadParts { id, model, tools, options, approver: None },
+            parts: ThreadParts { id, model, tools, options, approver: None, attached: None },
             state: ThreadState {
                 journal: None,
                 context,
@@ -179,6 +173,12 @@ impl Thread {
         self.parts.approver = Some(approver);
     }
 
+    /// Sends the content of attached files instead of the references to them. Without this, the model gets the texts that
+    /// the references come with.
+    pub fn set_attached(&mut self, attached: Attached) {
+        self.parts.attached = Some(attached);
+    }
+
     /// Logs everything from now on. Without a journal the thread is not saved.
     pub fn set_journal(&mut self, journal: Journal) {
         self.state.journal = Some(journal);
@@ -187,6 +187,16 @@ impl Thread {
     /// Sets the schema for the answers of later turns, or removes it.
     pub fn set_output_schema(&mut self, schema: Option<OutputSchema>) {
         self.parts.options.request.output_schema = schema;
+    }
+
+    /// Returns the limits of later turns.
+    pub fn limits(&self) -> Limits {
+        self.parts.options.limits
+    }
+
+    /// Sets the limits of later turns.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.parts.options.limits = limits;
     }
 
     /// Returns the number of items in the history.
@@ -284,9 +294,14 @@ impl ThreadParts {
         }
     }
 
+    /// Returns how long a turn may take.
+    pub(crate) fn time_max(&self) -> Option<Duration> {
+        self.options.limits.time_max
+    }
+
     fn turn_options(&self, state: &ThreadState) -> TurnOptions {
         TurnOptions {
-            tools: self.tools.table.clone(),
+            tools: self.tools.refresh().table().clone(),
             limits: self.options.limits,
             retry: self.options.retry,
             context_window: self.history_window(),
@@ -302,15 +317,39 @@ impl ThreadParts {
 
     /// Returns the part of the context window that instructions and tools leave for the history.
     fn history_window(&self) -> Option<u64> {
-        let tools = serde_json::to_string(&self.tools.specs).map_or(0, |json| json.len());
+        let offer = self.tools.offer();
+        let tools = serde_json::to_string(offer.specs()).map_or(0, |json| json.len());
         let bytes = self.options.request.instructions.len() + tools;
         let window = self.options.context_window?;
         // At least a quarter: with nothing left, no message would fit.
         Some(window.saturating_sub(bytes as u64 / TOKEN_BYTES).max(window / 4))
     }
 
-    /// Sends the request of `turn`.
-    pub(crate) fn sample(&self, turn: &Turn, purpose: Purpose) -> SampleFuture<'_> {
+    /// Sends the request of `turn`, which offers the tools of `offer` unless it is for a summary.
+    pub(crate) fn sample<'a>(
+        &'a self,
+        turn: &Turn,
+        purpose: Purpose,
+        offer: &Arc<Offer>,
+    ) -> OpeningFuture<'a> {
+        let input = turn.input(purpose);
+        if let Some(attached) = &self.attached
+            && input.iter().any(|item| attach::refers(item))
+        {
+            let input: Vec<_> = input.into_iter().map(ToOwned::to_owned).collect();
+            let (expanding, offer) = (attached.expand(input), Arc::clone(offer));
+            return Box::pin(async move {
+                let Expanded { input, files } = expanding.await;
+                let input = input.iter().map(|item| &**item).collect();
+                let answer = self.send(input, purpose, &offer).await?;
+                Ok(Opened { answer, files })
+            });
+        }
+        let answer = self.send(input, purpose, offer);
+        Box::pin(async move { Ok(Opened { answer: answer.await?, files: Vec::new() }) })
+    }
+
+    fn send(&self, input: Vec<&RawValue>, purpose: Purpose, offer: &Offer) -> SampleFuture<'_> {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
         let (effort, summary) = (effort.as_deref(), summary.as_deref());
@@ -327,8 +366,8 @@ impl ThreadParts {
             model,
             stream: true,
             instructions,
-            input: turn.input(purpose),
-            tools: if purpose == Purpose::Answer { &self.tools.specs } else { &[] },
+            input,
+            tools: if purpose == Purpose::Answer { offer.specs() } else { &[] },
             tool_choice: "auto",
             parallel_tool_calls: true,
             reasoning: (effort.is_some() || summary.is_some())

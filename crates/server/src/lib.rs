@@ -1,21 +1,37 @@
-//! The app-server protocol: JSON-RPC, one object per line.
+//! The app-server: threads for other programs, by JSON-RPC.
 //!
-//! [`Connection`] takes lines of a client and results of earlier actions, and returns actions: lines to send
-//! and work to perform. It opens no file, runs no turn and reads no clock.
+//! ```text
+//! transport  stdin and stdout, a Unix socket, a WebSocket: lines in, lines out
+//!    serve   one connection: its requests, begun in their order
+//!   method   a row and a handler for each method
+//!      hub   what connections share: threads, clients, what clients were asked
+//!   thread   a loaded thread: its task, who follows it ── turn: events become notifications (pure)
+//!     peer   a client, and what it still has to read
+//! ```
 //!
-//! This build supports a first part of the protocol: the methods in [`request::METHODS`]. A new one needs a
-//! variant of [`request::Request`], an arm in `connection.rs`, and if it needs work an [`Action`].
+//! A client is trusted as the user is: it may open any thread, with any settings. What a model causes is not, and goes
+//! through the gate of its thread.
 
-mod action;
-mod connection;
-pub mod lines;
+mod ask;
+mod dynamic_tool;
+mod hub;
 pub mod message;
+mod method;
 pub mod notification;
 pub mod page;
 pub mod past;
+mod peer;
+#[cfg(test)]
+mod published;
+pub mod question;
 pub mod request;
+mod serve;
+mod thread;
+pub mod transport;
 pub mod turn;
 pub mod wire;
 
-pub use action::{Action, Facts, Input, Loading, OpenedThread, Reading};
-pub use connection::{CLIENT_BYTES_MAX, Connection, THREADS_MAX};
+pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
+pub use method::{METHODS, Method, Stability};
+pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
+pub use serve::{REQUESTS_MAX, serve};

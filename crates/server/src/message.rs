@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
-/// This build has no such method.
-pub const METHOD_NOT_FOUND: i64 = -32601;
+/// Too much is being done at once: try again later.
+pub const OVERLOADED: i64 = -32001;
 /// The request is valid, but failed.
 pub const INTERNAL: i64 = -32603;
 
@@ -42,6 +42,8 @@ pub enum Incoming {
     Response {
         /// The id of our request.
         id: RequestId,
+        /// The result; none if the client refused.
+        result: Option<Box<RawValue>>,
     },
 }
 
@@ -86,7 +88,9 @@ impl Incoming {
             }
             (None, Some(method)) => Ok(Self::Notification { method }),
             (Some(id), None) if fields.contains_key("result") || fields.contains_key("error") => {
-                Ok(Self::Response { id })
+                // What has both is an error.
+                let result = fields.remove("result").filter(|_| !fields.contains_key("error"));
+                Ok(Self::Response { id, result })
             }
             _ => Err(Unreadable::Shape),
         }
@@ -172,12 +176,21 @@ impl RpcError {
         Self { code: INTERNAL, message: message.into() }
     }
 
-    /// This build has no such method.
+    /// This build has no such method. The code is the one that clients of this protocol expect.
     pub fn unknown_method(method: &str) -> Self {
         // The name of a method from a client has no length limit.
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
-        let message = format!("unknown method `{shown}`");
-        Self { code: METHOD_NOT_FOUND, message }
+        Self::invalid(format!("Invalid request: unknown variant `{shown}`"))
+    }
+
+    /// The client has not asked for what is experimental.
+    pub fn experimental(what: &str) -> Self {
+        Self::invalid(format!("{what} requires experimentalApi capability"))
+    }
+
+    /// Too much is being done at once.
+    pub fn overloaded(message: impl Into<String>) -> Self {
+        Self { code: OVERLOADED, message: message.into() }
     }
 }
 
@@ -201,6 +214,17 @@ pub fn refusal(id: Option<&RequestId>, error: &RpcError) -> String {
     to_line(&Line { error, id })
 }
 
+/// Formats a request to clients.
+pub fn request(id: i64, method: &str, params: &impl Serialize) -> String {
+    #[derive(Serialize)]
+    struct Line<'a, T> {
+        method: &'a str,
+        id: i64,
+        params: &'a T,
+    }
+    to_line(&Line { method, id, params })
+}
+
 pub(crate) fn to_line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages are plain data")
 }
@@ -218,7 +242,7 @@ mod tests {
                 format!("{method} {id:?} {}", params.map_or("-".into(), |p| p.get().to_owned()))
             }
             Ok(Incoming::Notification { method }) => format!("note {method}"),
-            Ok(Incoming::Response { id }) => format!("answer {id:?}"),
+            Ok(Incoming::Response { id, .. }) => format!("answer {id:?}"),
             Err(Unreadable::Json(_)) => "json".into(),
             Err(Unreadable::Shape) => "shape".into(),
             Err(Unreadable::Id) => "id".into(),
@@ -287,7 +311,7 @@ mod tests {
         let error = RpcError::unknown_method("no/such");
         assert_eq!(
             refusal(Some(&RequestId::Number(3)), &error),
-            r#"{"error":{"code":-32601,"message":"unknown method `no/such`"},"id":3}"#
+            r#"{"error":{"code":-32600,"message":"Invalid request: unknown variant `no/such`"},"id":3}"#
         );
         assert!(RpcError::unknown_method(&"é".repeat(5000)).message.len() < 300);
     }

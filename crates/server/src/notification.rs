@@ -22,6 +22,15 @@ pub enum Notification {
     /// A thread was restored from the archive.
     #[serde(rename = "thread/unarchived")]
     ThreadUnarchived { thread_id: String },
+    /// A thread was deleted for good.
+    #[serde(rename = "thread/deleted")]
+    ThreadDeleted { thread_id: String },
+    /// A thread has another name.
+    #[serde(rename = "thread/name/updated")]
+    ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
+    /// Other settings hold from the next turn on.
+    #[serde(rename = "thread/settings/updated")]
+    SettingsUpdated { thread_id: String, thread_settings: Value },
     /// Tokens were used.
     #[serde(rename = "thread/tokenUsage/updated")]
     TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
@@ -72,6 +81,18 @@ pub enum Notification {
         delta: String,
         summary_index: u64,
     },
+    /// A part of the raw reasoning arrived.
+    #[serde(rename = "item/reasoning/textDelta")]
+    ReasoningTextDelta {
+        thread_id: String,
+        turn_id: String,
+        item_id: String,
+        delta: String,
+        content_index: u64,
+    },
+    /// A request to clients was answered, or nobody waits for its answer any more.
+    #[serde(rename = "serverRequest/resolved")]
+    RequestResolved { thread_id: String, request_id: i64 },
     /// Something failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
@@ -90,6 +111,9 @@ impl Notification {
             Self::ThreadStatusChanged { .. } => "thread/status/changed",
             Self::ThreadArchived { .. } => "thread/archived",
             Self::ThreadUnarchived { .. } => "thread/unarchived",
+            Self::ThreadDeleted { .. } => "thread/deleted",
+            Self::ThreadNameUpdated { .. } => "thread/name/updated",
+            Self::SettingsUpdated { .. } => "thread/settings/updated",
             Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",
             Self::TurnStarted { .. } => "turn/started",
             Self::TurnCompleted { .. } => "turn/completed",
@@ -102,9 +126,68 @@ impl Notification {
             Self::SummaryPartAdded { .. } => "item/reasoning/summaryPartAdded",
             Self::CommandOutputDelta { .. } => "item/commandExecution/outputDelta",
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
+            Self::ReasoningTextDelta { .. } => "item/reasoning/textDelta",
+            Self::RequestResolved { .. } => "serverRequest/resolved",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
             Self::ConfigWarning { .. } => "configWarning",
+        }
+    }
+
+    /// Returns the text that it adds, if it is a part of one.
+    pub fn part_text(&self) -> Option<&str> {
+        match self {
+            Self::AgentMessageDelta { delta, .. }
+            | Self::PlanDelta { delta, .. }
+            | Self::CommandOutputDelta { delta, .. }
+            | Self::ReasoningTextDelta { delta, .. }
+            | Self::SummaryTextDelta { delta, .. } => Some(delta),
+            _ => None,
+        }
+    }
+
+    /// Returns whether both are parts of the same text.
+    pub fn is_same_text(&self, other: &Self) -> bool {
+        let place = |it: &Self| match it {
+            Self::AgentMessageDelta { item_id, .. } => Some((0, item_id.clone(), 0)),
+            Self::PlanDelta { item_id, .. } => Some((1, item_id.clone(), 0)),
+            Self::CommandOutputDelta { item_id, .. } => Some((2, item_id.clone(), 0)),
+            Self::ReasoningTextDelta { item_id, content_index, .. } => {
+                Some((3, item_id.clone(), *content_index))
+            }
+            Self::SummaryTextDelta { item_id, summary_index, .. } => {
+                Some((4, item_id.clone(), *summary_index))
+            }
+            _ => None,
+        };
+        self.thread_id() == other.thread_id()
+            && place(self).is_some()
+            && place(self) == place(other)
+    }
+
+    /// Returns a part with more text at its end.
+    #[must_use]
+    pub fn with_more(&self, text: &str) -> Self {
+        let mut longer = self.clone();
+        if let Self::AgentMessageDelta { delta, .. }
+        | Self::PlanDelta { delta, .. }
+        | Self::CommandOutputDelta { delta, .. }
+        | Self::ReasoningTextDelta { delta, .. }
+        | Self::SummaryTextDelta { delta, .. } = &mut longer
+        {
+            delta.push_str(text);
+        }
+        longer
+    }
+
+    fn thread_id(&self) -> Option<&str> {
+        match self {
+            Self::AgentMessageDelta { thread_id, .. }
+            | Self::PlanDelta { thread_id, .. }
+            | Self::CommandOutputDelta { thread_id, .. }
+            | Self::ReasoningTextDelta { thread_id, .. }
+            | Self::SummaryTextDelta { thread_id, .. } => Some(thread_id),
+            _ => None,
         }
     }
 

@@ -1,61 +1,107 @@
-//! Splits the turns of a thread into pages, with cursors in both directions.
+//! Splits the turns and items of a thread into pages, with cursors in both directions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::RpcError;
-use crate::request::{Direction, TurnsList};
-use crate::wire::Turn;
+use crate::request::{Direction, ItemsList, TurnsList};
+use crate::wire::{Item, Turn};
 
-/// Default number of turns per page.
+/// Default number of entries per page.
 pub const LIMIT_DEFAULT: u32 = 25;
-/// Most turns per page.
+/// Most entries per page.
 pub const LIMIT_MAX: u32 = 100;
 
-/// A page of turns.
+/// A page of turns, or of items.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Page {
-    pub data: Vec<Turn>,
+pub struct Page<T> {
+    pub data: Vec<T>,
     /// Where the next page starts; none at the end.
     pub next_cursor: Option<String>,
-    /// Where the opposite direction starts: with it, and the other order, a page starts with the first turn
+    /// Where the opposite direction starts: with it, and the other order, a page starts with the first entry
     /// of this one.
     pub backwards_cursor: Option<String>,
 }
 
-/// A position in a list of turns. It is opaque to clients.
-#[derive(Debug, Serialize, Deserialize)]
+/// An item, and the turn that it belongs to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemEntry {
+    pub turn_id: String,
+    pub item: Item,
+    pub started_at_ms: Option<u64>,
+    pub completed_at_ms: Option<u64>,
+}
+
+/// A position in a list of turns or items. It is opaque to clients.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Cursor {
     turn_id: String,
+    /// In a list of items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    item_id: Option<String>,
     include_anchor: bool,
 }
 
 /// Returns the requested page of the turns of a thread, oldest first.
-pub fn page(mut turns: Vec<Turn>, asked: &TurnsList) -> Result<Page, RpcError> {
-    if asked.sort_direction.unwrap_or_default() == Direction::Desc {
-        turns.reverse();
+pub fn page(turns: Vec<Turn>, asked: &TurnsList) -> Result<Page<Turn>, RpcError> {
+    let place = |turn: &Turn| (turn.id.clone(), None);
+    let direction = asked.sort_direction.unwrap_or_default();
+    cut(turns, direction, asked.cursor.as_deref(), asked.limit, place)
+}
+
+/// Returns the requested page of the items of a thread, oldest turn first.
+pub fn items(turns: Vec<Turn>, asked: &ItemsList) -> Result<Page<ItemEntry>, RpcError> {
+    let wanted = |turn: &Turn| asked.turn_id.as_ref().is_none_or(|id| *id == turn.id);
+    let entries = turns.into_iter().filter(wanted).flat_map(|turn| {
+        let turn_id = turn.id;
+        turn.items.into_iter().map(move |item| ItemEntry {
+            turn_id: turn_id.clone(),
+            started_at_ms: item.started_at_ms,
+            completed_at_ms: item.completed_at_ms,
+            item,
+        })
+    });
+    let place = |entry: &ItemEntry| (entry.turn_id.clone(), Some(entry.item.body.id().to_owned()));
+    let direction = asked.sort_direction.unwrap_or(Direction::Asc);
+    cut(entries.collect(), direction, asked.cursor.as_deref(), asked.limit, place)
+}
+
+/// Cuts a page out of a list that has the oldest entry first.
+fn cut<T>(
+    mut all: Vec<T>,
+    direction: Direction,
+    cursor: Option<&str>,
+    limit: Option<u32>,
+    place: impl Fn(&T) -> (String, Option<String>),
+) -> Result<Page<T>, RpcError> {
+    if direction == Direction::Desc {
+        all.reverse();
     }
-    let start = match &asked.cursor {
+    let start = match cursor {
         None => 0,
         Some(text) => {
             let garbage = || RpcError::invalid(format!("invalid cursor: {}", short(text)));
-            let cursor: Cursor = serde_json::from_str(text).map_err(|_| garbage())?;
-            let anchor = turns.iter().position(|turn| turn.id == cursor.turn_id);
-            anchor.ok_or_else(garbage)? + usize::from(!cursor.include_anchor)
+            let Cursor { turn_id, item_id, include_anchor } =
+                serde_json::from_str(text).map_err(|_| garbage())?;
+            let anchor = (turn_id, item_id);
+            let found = all.iter().position(|entry| place(entry) == anchor);
+            found.ok_or_else(garbage)? + usize::from(!include_anchor)
         }
     };
-    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
-    let mut data = turns.split_off(start);
+    let limit = limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    let mut data = all.split_off(start);
     let more = data.len() > limit as usize;
     data.truncate(limit as usize);
-    let cursor = |turn: &Turn, include_anchor| {
-        let cursor = Cursor { turn_id: turn.id.clone(), include_anchor };
+    let cursor = |entry: &T, include_anchor| {
+        let (turn_id, item_id) = place(entry);
+        let cursor = Cursor { turn_id, item_id, include_anchor };
         serde_json::to_string(&cursor).expect("a cursor is plain data")
     };
     Ok(Page {
-        next_cursor: data.last().filter(|_| more).map(|turn| cursor(turn, false)),
-        backwards_cursor: data.first().map(|turn| cursor(turn, true)),
+        next_cursor: data.last().filter(|_| more).map(|entry| cursor(entry, false)),
+        backwards_cursor: data.first().map(|entry| cursor(entry, true)),
         data,
     })
 }
@@ -69,11 +115,12 @@ mod tests {
     use protocol::id::ThreadId;
 
     use super::*;
+    use crate::wire::Body;
 
     fn asked(limit: Option<u32>, cursor: Option<String>, direction: Direction) -> TurnsList {
-        let thread = ThreadId::new(0, [0; 10]);
+        let thread_id = ThreadId::new(0, [0; 10]);
         let sort_direction = Some(direction);
-        TurnsList { thread, limit, cursor, sort_direction, items_view: None }
+        TurnsList { thread_id, limit, cursor, sort_direction, items_view: None }
     }
 
     fn turns(count: usize) -> Vec<Turn> {
@@ -124,5 +171,42 @@ mod tests {
             let asked = asked(None, Some(cursor.into()), Direction::Asc);
             assert!(page(turns(1), &asked).unwrap_err().message.starts_with("invalid cursor"));
         }
+    }
+
+    #[test]
+    fn pages_of_items() {
+        let message = |id: &str| Item {
+            body: Body::agent_message(id.to_owned(), String::new()),
+            started_at_ms: Some(1),
+            completed_at_ms: Some(2),
+        };
+        let turn = |id: &str, items: &[&str]| Turn {
+            items: items.iter().map(|id| message(id)).collect(),
+            ..Turn::new(id.to_owned())
+        };
+        // Ids of items come again in another turn.
+        let turns = || vec![turn("t1", &["a", "b"]), turn("t2", &["a", "c"])];
+        let asked = |turn_id: Option<&str>, cursor, sort_direction| ItemsList {
+            thread_id: ThreadId::new(0, [0; 10]),
+            turn_id: turn_id.map(str::to_owned),
+            limit: Some(2),
+            cursor,
+            sort_direction,
+        };
+        let names = |page: &Page<ItemEntry>| -> Vec<String> {
+            page.data.iter().map(|it| format!("{} {}", it.turn_id, it.item.body.id())).collect()
+        };
+        let first = items(turns(), &asked(None, None, None)).unwrap();
+        assert_eq!(names(&first), ["t1 a", "t1 b"]);
+        let second = items(turns(), &asked(None, first.next_cursor, None)).unwrap();
+        assert_eq!(
+            (names(&second), &second.next_cursor),
+            (vec!["t2 a".into(), "t2 c".into()], &None)
+        );
+        let back = asked(None, second.backwards_cursor, Some(Direction::Desc));
+        assert_eq!(names(&items(turns(), &back).unwrap()), ["t2 a", "t1 b"]);
+        let one = items(turns(), &asked(Some("t2"), None, None)).unwrap();
+        assert_eq!(names(&one), ["t2 a", "t2 c"]);
+        assert!(items(turns(), &asked(None, Some("{}".into()), None)).is_err());
     }
 }

@@ -296,7 +296,7 @@ impl PastThread {
         match event.read() {
             Some(LogEvent::TaskComplete(ended)) => {
                 (turn.completed_at, turn.duration_ms) = (ended.completed_at, ended.duration_ms);
-                turn.error = ended.error.map(turn_error);
+                turn.error = ended.error.map(|error| turn_error(*error));
             }
             Some(LogEvent::TurnAborted(ended)) => {
                 (turn.completed_at, turn.duration_ms) = (ended.completed_at, ended.duration_ms);
@@ -317,7 +317,9 @@ pub(crate) fn preview(content: &[UserInput]) -> String {
 }
 
 fn turn_error(error: TaskError) -> TurnError {
-    TurnError::new(error.message, to_camel(error.codex_error_info), None)
+    // The name that the line has, as we may not know it.
+    let codex_error_info = to_camel(error.codex_error_info.clone());
+    TurnError { codex_error_info, ..TurnError::from_failure(&error.into_turn_error()) }
 }
 
 /// Converts an item of the log for clients; none if this build does not know it.
@@ -445,17 +447,7 @@ mod tests {
     }
 
     fn shown(thread: &Thread) -> Vec<String> {
-        let name = |item: &Item| match &item.body {
-            Body::UserMessage { id, .. }
-            | Body::AgentMessage { id, .. }
-            | Body::Plan { id, .. }
-            | Body::Reasoning { id, .. }
-            | Body::CommandExecution { id, .. }
-            | Body::FileChange { id, .. }
-            | Body::McpToolCall { id, .. }
-            | Body::WebSearch { id, .. }
-            | Body::ContextCompaction { id } => id.clone(),
-        };
+        let name = |item: &Item| item.body.id().to_owned();
         let turn = |turn: &Turn| {
             let items: Vec<_> = turn.items.iter().map(name).collect();
             format!("{} {:?} {}", turn.id, turn.status, items.join(","))

@@ -1,114 +1,30 @@
-//! Requests of a client: the supported methods and their parameters.
+//! Parameters of requests.
 
 use std::ops::Range;
 
 use protocol::id::ThreadId;
 use protocol::user::{self, ImageDetail};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::message::RpcError;
 
-/// The methods of this build.
-pub const METHODS: [&str; 10] = [
-    "initialize",
-    "thread/start",
-    "thread/resume",
-    "thread/fork",
-    "thread/archive",
-    "thread/unarchive",
-    "thread/read",
-    "thread/turns/list",
-    "turn/start",
-    "turn/interrupt",
-];
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// Introduces the client. Must come first.
-    Initialize(Initialize),
-    /// Creates a thread.
-    ThreadStart(Settings),
-    /// Loads a thread.
-    ThreadResume(Resume),
-    /// Creates a thread that continues another.
-    ThreadFork(Resume),
-    ThreadArchive(ThreadId),
-    /// Restores a thread from the archive.
-    ThreadUnarchive(ThreadId),
-    /// Returns a thread.
-    ThreadRead {
-        thread: ThreadId,
-        /// Whether to include its turns.
-        turns: bool,
-    },
-    /// Returns turns of a thread.
-    TurnsList(TurnsList),
-    TurnStart(TurnStart),
-    TurnInterrupt {
-        thread: ThreadId,
-        /// The turn; empty for the running one.
-        turn: String,
-    },
-}
-
-impl Request {
-    /// Parses the parameters of a method.
-    pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
-        if !METHODS.contains(&method) {
-            return Err(RpcError::unknown_method(method));
-        }
-        let params = params.ok_or_else(|| invalid("missing field `params`"))?;
-        // Serde would also accept lists as structures; those are not valid parameters.
-        let fields: Map<String, Value> = serde_json::from_str(params.get()).map_err(invalid)?;
-        refuse_unsupported(method, &fields)?;
-        Ok(match method {
-            "initialize" => Self::Initialize(read(fields)?),
-            "thread/start" => {
-                let settings: Settings = read(fields)?;
-                Self::ThreadStart(settings.checked()?)
-            }
-            "thread/resume" => Self::ThreadResume(resume(fields)?),
-            "thread/fork" => Self::ThreadFork(resume(fields)?),
-            "thread/archive" => Self::ThreadArchive(thread(fields)?),
-            "thread/unarchive" => Self::ThreadUnarchive(thread(fields)?),
-            "thread/read" => {
-                #[derive(Deserialize)]
-                #[serde(rename_all = "camelCase")]
-                struct Params {
-                    thread_id: String,
-                    #[serde(default)]
-                    include_turns: bool,
-                }
-                let params: Params = read(fields)?;
-                Self::ThreadRead { thread: id(&params.thread_id)?, turns: params.include_turns }
-            }
-            "thread/turns/list" => {
-                let thread = of_thread(&fields)?;
-                Self::TurnsList(TurnsList { thread, ..read(fields)? })
-            }
-            "turn/start" => {
-                let thread = of_thread(&fields)?;
-                check_approval(fields.get("approvalPolicy"))?;
-                let start: TurnStart = read(fields)?;
-                check_input(&start.input)?;
-                Self::TurnStart(TurnStart { thread, ..start })
-            }
-            "turn/interrupt" => {
-                #[derive(Deserialize)]
-                #[serde(rename_all = "camelCase")]
-                struct Params {
-                    thread_id: String,
-                    turn_id: String,
-                }
-                let params: Params = read(fields)?;
-                Self::TurnInterrupt { thread: id(&params.thread_id)?, turn: params.turn_id }
-            }
-            other => return Err(RpcError::unknown_method(other)),
-        })
+/// Reads the parameters of a method.
+pub fn read_params<T: DeserializeOwned>(
+    method: &str,
+    params: Option<&RawValue>,
+    experimental: bool,
+) -> Result<T, RpcError> {
+    let params = params.ok_or_else(|| invalid("missing field `params`"))?;
+    // Serde would also accept lists as structures; those are not valid parameters.
+    let fields: Map<String, Value> = serde_json::from_str(params.get()).map_err(invalid)?;
+    if !experimental {
+        refuse_experimental(method, &fields)?;
     }
+    refuse_unsupported(method, &fields)?;
+    serde_json::from_value(Value::Object(fields)).map_err(invalid)
 }
 
 /// Introduction of a client.
@@ -131,8 +47,159 @@ pub struct ClientInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
+    /// Whether it may use what is experimental.
+    pub experimental_api: bool,
     /// Notifications that it does not want.
     pub opt_out_notification_methods: Option<Vec<String>>,
+}
+
+/// Parameters of methods that take none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Nothing {}
+
+/// A thread, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfThread {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+}
+
+/// Parameters of a new thread.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadStart {
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// Tools that the client runs.
+    #[serde(default)]
+    pub dynamic_tools: Option<Vec<DynamicToolSpec>>,
+}
+
+/// A tool that the client runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DynamicToolSpec {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// The schema of its arguments; none of a namespace.
+    #[serde(default)]
+    pub input_schema: Value,
+    /// `function`, or `namespace`, which is not supported.
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+}
+
+/// Parameters of reading a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadRead {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    #[serde(default)]
+    pub include_turns: bool,
+}
+
+/// Parameters of naming a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetName {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    pub name: String,
+}
+
+/// Parameters of interrupting a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnInterrupt {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// The turn; empty for the running one.
+    pub turn_id: String,
+}
+
+/// Parameters of adding to a running turn.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnSteer {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    pub expected_turn_id: String,
+    pub input: Vec<UserInput>,
+    /// The client's id for the message.
+    #[serde(default)]
+    pub client_user_message_id: Option<String>,
+}
+
+/// Which threads to list.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThreadList {
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+    pub archived: Option<bool>,
+    pub cwd: Option<OneOrMany>,
+    pub search_term: Option<String>,
+    pub model_providers: Option<Vec<String>>,
+    pub sort_direction: Option<Direction>,
+    pub sort_key: Option<SortKey>,
+}
+
+/// What a list of threads is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SortKey {
+    #[default]
+    CreatedAt,
+    UpdatedAt,
+    /// The same as when it was last written to, in this build.
+    RecencyAt,
+    /// Sections are not supported: the same as when it was created.
+    SectionPosition,
+}
+
+/// Which items of a thread to return.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemsList {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// Only those of this turn.
+    #[serde(default)]
+    pub turn_id: Option<String>,
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Where to continue.
+    #[serde(default)]
+    pub cursor: Option<String>,
+    /// Oldest first, unless it says otherwise.
+    #[serde(default)]
+    pub sort_direction: Option<Direction>,
+}
+
+/// Directories that a client asks about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Directories {
+    pub cwds: Option<Vec<String>>,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PageOf {
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+}
+
+/// One value or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
 }
 
 /// Settings of a thread, as far as the client sets them.
@@ -144,14 +211,104 @@ pub struct Settings {
     pub model_provider: Option<String>,
     /// What commands may do.
     pub sandbox: Option<Sandbox>,
-    /// When to ask; this build never does.
-    pub approval_policy: Option<Value>,
+    /// When to ask.
+    pub approval_policy: Option<Approval>,
     /// Overrides of the configuration.
     pub config: Option<Map<String, Value>>,
     /// Instructions before any message.
     pub developer_instructions: Option<String>,
     /// Whether the thread is not saved.
     pub ephemeral: Option<bool>,
+    /// What commands may do, in detail.
+    pub sandbox_policy: Option<SandboxPolicy>,
+    /// How much the model reasons.
+    pub effort: Option<String>,
+    /// How its reasoning is summarised.
+    pub summary: Option<String>,
+}
+
+/// What commands may do, in detail.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum SandboxPolicy {
+    DangerFullAccess,
+    ReadOnly {
+        #[serde(default)]
+        network_access: bool,
+    },
+    WorkspaceWrite {
+        /// Additional writable directories.
+        #[serde(default)]
+        writable_roots: Vec<String>,
+        #[serde(default)]
+        network_access: bool,
+        #[serde(default)]
+        exclude_tmpdir_env_var: bool,
+        #[serde(default)]
+        exclude_slash_tmp: bool,
+    },
+}
+
+impl SandboxPolicy {
+    /// Returns the mode alone.
+    pub fn mode(&self) -> Sandbox {
+        match self {
+            Self::DangerFullAccess => Sandbox::DangerFullAccess,
+            Self::ReadOnly { .. } => Sandbox::ReadOnly,
+            Self::WorkspaceWrite { .. } => Sandbox::WorkspaceWrite,
+        }
+    }
+
+    /// Refuses what cannot be enforced.
+    pub fn check(&self) -> Result<(), RpcError> {
+        match self {
+            Self::ReadOnly { network_access: true } => Err(RpcError::invalid(
+                "sandboxPolicy: a read-only sandbox has no network here; use workspaceWrite",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn overrides(&self) -> Vec<String> {
+        let Self::WorkspaceWrite {
+            writable_roots,
+            network_access,
+            exclude_tmpdir_env_var,
+            exclude_slash_tmp,
+        } = self
+        else {
+            return Vec::new();
+        };
+        let table = "sandbox_workspace_write";
+        vec![
+            format!("{table}.writable_roots={}", Value::from(writable_roots.clone())),
+            format!("{table}.network_access={network_access}"),
+            format!("{table}.exclude_tmpdir_env_var={exclude_tmpdir_env_var}"),
+            format!("{table}.exclude_slash_tmp={exclude_slash_tmp}"),
+        ]
+    }
+}
+
+/// What may change in a thread that is loaded.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Changes {
+    pub cwd: Option<String>,
+    pub model: Option<String>,
+    pub approval_policy: Option<Approval>,
+    pub sandbox_policy: Option<SandboxPolicy>,
+    pub effort: Option<String>,
+    pub summary: Option<String>,
+}
+
+/// Parameters of changing settings of a thread.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingsUpdate {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    #[serde(flatten)]
+    pub changes: Changes,
 }
 
 /// What commands may do.
@@ -167,6 +324,24 @@ pub enum Sandbox {
 }
 
 impl Settings {
+    /// Returns these settings with changes.
+    #[must_use]
+    pub fn with(&self, changes: &Changes) -> Self {
+        let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
+            changes.clone();
+        let mut changed = self.clone();
+        if let Some(policy) = sandbox_policy {
+            changed.sandbox = Some(policy.mode());
+            changed.sandbox_policy = Some(policy);
+        }
+        changed.cwd = cwd.or(changed.cwd);
+        changed.model = model.or(changed.model);
+        changed.approval_policy = approval_policy.or(changed.approval_policy);
+        changed.effort = effort.or(changed.effort);
+        changed.summary = summary.or(changed.summary);
+        changed
+    }
+
     /// Returns the differences from the configuration, as `key=value` in TOML; later ones win.
     pub fn overrides(&self) -> Vec<String> {
         let mut overrides = Vec::new();
@@ -177,18 +352,41 @@ impl Settings {
         let texts = [
             ("model_provider", &self.model_provider),
             ("developer_instructions", &self.developer_instructions),
+            ("model_reasoning_effort", &self.effort),
+            ("model_reasoning_summary", &self.summary),
         ];
+        overrides.extend(self.sandbox_policy.iter().flat_map(SandboxPolicy::overrides));
         for (key, text) in texts {
             overrides
                 .extend(text.iter().map(|text| format!("{key}={}", Value::from(text.clone()))));
         }
         overrides
     }
+}
 
-    fn checked(self) -> Result<Self, RpcError> {
-        check_approval(self.approval_policy.as_ref())?;
-        Ok(self)
-    }
+/// When to ask for approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approval {
+    Untrusted,
+    #[serde(alias = "on-failure")]
+    OnRequest,
+    Never,
+    #[serde(untagged)]
+    Granular {
+        granular: Granular,
+    },
+}
+
+/// Which questions are asked; the others are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Granular {
+    pub sandbox_approval: bool,
+    pub rules: bool,
+    pub mcp_elicitations: bool,
+    pub request_permissions: bool,
+    pub skill_approval: bool,
 }
 
 /// Formats a value as assignments to single keys.
@@ -206,12 +404,22 @@ fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
 }
 
 /// A thread to resume or to fork.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Resume {
-    pub thread: ThreadId,
-    /// Whether to return its turns.
-    pub turns: bool,
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// Whether to leave its turns out of the result.
+    #[serde(default)]
+    pub exclude_turns: bool,
+    /// The last turn that a fork has.
+    #[serde(default)]
+    pub last_turn_id: Option<String>,
+    /// The first turn that a fork does not have.
+    #[serde(default)]
+    pub before_turn_id: Option<String>,
     /// Its settings from now on.
+    #[serde(flatten)]
     pub settings: Settings,
 }
 
@@ -219,8 +427,8 @@ pub struct Resume {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnsList {
-    #[serde(skip, default = "nobody")]
-    pub thread: ThreadId,
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
     #[serde(default)]
     pub limit: Option<u32>,
     /// Where to continue.
@@ -259,8 +467,8 @@ pub enum ItemsView {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStart {
-    #[serde(skip, default = "nobody")]
-    pub thread: ThreadId,
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
     pub input: Vec<UserInput>,
     /// The client's id for the message.
     #[serde(default)]
@@ -268,6 +476,30 @@ pub struct TurnStart {
     /// The schema that the answer must match.
     #[serde(default)]
     pub output_schema: Option<Value>,
+    /// How often an answer that does not match is requested again. The reference has no such field.
+    #[serde(default)]
+    pub output_retries: Option<u32>,
+    /// What holds from this turn on.
+    #[serde(flatten)]
+    pub changes: Changes,
+    /// Where the turn ends, over the settings. Only clients that know us give it.
+    #[serde(default)]
+    pub heddle_limits: TurnLimits,
+}
+
+/// Where a turn ends, whatever the model still wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TurnLimits {
+    /// Tokens of all requests and answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Calls of tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
+    /// Requests to the model, not counting retries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
 }
 
 /// A part of the user's input.
@@ -357,51 +589,17 @@ impl From<user::UserInput> for UserInput {
     }
 }
 
-/// A placeholder for an id that is filled in later.
-fn nobody() -> ThreadId {
-    ThreadId::new(0, [0; 10])
-}
-
 fn invalid(error: impl std::fmt::Display) -> RpcError {
     RpcError::invalid(format!("Invalid request: {error}"))
 }
 
-fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, RpcError> {
-    serde_json::from_value(Value::Object(fields)).map_err(invalid)
-}
-
-fn id(text: &str) -> Result<ThreadId, RpcError> {
-    text.parse().map_err(|error| RpcError::invalid(format!("invalid thread id: {error}")))
-}
-
-fn of_thread(fields: &Map<String, Value>) -> Result<ThreadId, RpcError> {
-    let text = fields.get("threadId").ok_or_else(|| invalid("missing field `threadId`"))?;
-    id(text.as_str().ok_or_else(|| invalid("`threadId` is not a text"))?)
-}
-
-fn thread(fields: Map<String, Value>) -> Result<ThreadId, RpcError> {
-    of_thread(&fields)
-}
-
-fn resume(fields: Map<String, Value>) -> Result<Resume, RpcError> {
-    let thread = of_thread(&fields)?;
-    let exclude = fields.get("excludeTurns").and_then(Value::as_bool).unwrap_or(false);
-    let settings: Settings = read(fields)?;
-    Ok(Resume { thread, turns: !exclude, settings: settings.checked()? })
-}
-
-fn check_approval(policy: Option<&Value>) -> Result<(), RpcError> {
-    match policy {
-        None | Some(Value::Null) => Ok(()),
-        Some(policy) if policy == "never" => Ok(()),
-        Some(policy) => Err(RpcError::invalid(format!(
-            "approvalPolicy {policy}: this build does not ask yet; use \"never\""
-        ))),
-    }
+fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
 /// Refuses parts of the user's input that the model would have to get and would not.
-fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
+pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     let skill = input.iter().find_map(|part| match part {
         UserInput::Skill { name, .. } => Some(name),
         _ => None,
@@ -433,24 +631,42 @@ fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), R
     Ok(())
 }
 
-const UNSUPPORTED: [(&str, &[&str]); 4] = [
-    ("thread/start", &["baseInstructions", "dynamicTools", "environments", "permissions"]),
+/// Refuses fields that a client may use only if it has asked for what is experimental.
+fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
+    let listed = EXPERIMENTAL.iter().filter(|(of, _)| *of == method).flat_map(|(_, names)| *names);
+    for name in listed {
+        if fields.get(*name).is_some_and(|value| !value.is_null()) {
+            return Err(RpcError::experimental(&format!("{method}.{name}")));
+        }
+    }
+    Ok(())
+}
+
+const EXPERIMENTAL: [(&str, &[&str]); 4] = [
+    ("thread/start", EXPERIMENTAL_SETTINGS),
+    ("thread/resume", EXPERIMENTAL_SETTINGS),
+    ("thread/fork", EXPERIMENTAL_SETTINGS),
+    ("turn/start", &["additionalContext", "collaborationMode", "environments", "permissions"]),
+];
+
+const EXPERIMENTAL_SETTINGS: &[&str] = &[
+    "dynamicTools",
+    "environments",
+    "history",
+    "historyMode",
+    "mockExperimentalField",
+    "path",
+    "permissions",
+];
+
+const UNSUPPORTED: [(&str, &[&str]); 5] = [
+    ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
-    ("thread/fork", &["baseInstructions", "beforeTurnId", "lastTurnId", "path", "permissions"]),
+    ("thread/fork", &["baseInstructions", "path", "permissions"]),
+    ("thread/settings/update", &["collaborationMode", "permissions"]),
     (
         "turn/start",
-        &[
-            "additionalContext",
-            "collaborationMode",
-            "cwd",
-            "effort",
-            "environments",
-            "model",
-            "permissions",
-            "sandboxPolicy",
-            "summary",
-            "toolOutput",
-        ],
+        &["additionalContext", "collaborationMode", "environments", "permissions", "toolOutput"],
     ),
 ];
 
@@ -460,40 +676,46 @@ mod tests {
     use serde_json::value::to_raw_value;
     use serde_json::{Value, json};
 
-    use super::{METHODS, Request, Settings, UserInput};
-    use crate::message::{INVALID_REQUEST, METHOD_NOT_FOUND};
+    use super::*;
+    use crate::message::INVALID_REQUEST;
 
     const ID: &str = "01a1e055-b282-7523-b985-c798177efe12";
 
-    fn parse(method: &str, params: &Value) -> Result<Request, crate::message::RpcError> {
-        Request::parse(method, Some(&to_raw_value(params).unwrap()))
+    fn parse<T: DeserializeOwned>(method: &str, params: &Value) -> Result<T, RpcError> {
+        read_params(method, Some(&to_raw_value(params).unwrap()), true)
     }
 
     #[track_caller]
-    fn refused(method: &str, params: Value, code: i64, words: &str) {
-        let error = parse(method, &params).expect_err(method);
-        assert!(error.code == code && error.message.contains(words), "{error:?}");
+    fn refused<T: DeserializeOwned>(method: &str, params: Value, words: &str) {
+        let error = parse::<T>(method, &params).err().expect(method);
+        assert!(error.code == INVALID_REQUEST && error.message.contains(words), "{error:?}");
     }
 
     #[test]
     fn invalid_requests() {
-        let bad = INVALID_REQUEST;
-        refused("no/such", json!({}), METHOD_NOT_FOUND, "unknown method");
-        refused("thread/start", json!([]), bad, "Invalid request");
-        refused("thread/start", json!({"sandbox": "none"}), bad, "none");
-        refused("thread/start", json!({"approvalPolicy": "on-request"}), bad, "does not ask yet");
-        refused("thread/start", json!({"approvalPolicy": {"granular": {}}}), bad, "never");
-        refused("thread/start", json!({"baseInstructions": "x"}), bad, "thread/start.baseI");
-        refused("thread/read", json!({"threadId": "nope"}), bad, "invalid thread id");
-        refused("thread/archive", json!({"threadId": 1}), bad, "threadId");
-        refused("thread/resume", json!({}), bad, "threadId");
-        refused("thread/fork", json!({"threadId": ID, "lastTurnId": "t"}), bad, "lastTurnId");
-        refused("thread/turns/list", json!({"threadId": ID, "limit": "abc"}), bad, "abc");
-        refused("turn/start", json!({"threadId": ID}), bad, "input");
-        refused("turn/start", json!({"threadId": ID, "input": [{"type": "audio"}]}), bad, "audio");
-        refused("turn/start", json!({"threadId": ID, "input": [], "model": "m"}), bad, "model");
+        refused::<ThreadStart>("thread/start", json!([]), "Invalid request");
+        refused::<ThreadStart>("thread/start", json!({"sandbox": "none"}), "none");
+        refused::<ThreadStart>("thread/start", json!({"approvalPolicy": "always"}), "Approval");
+        refused::<ThreadStart>(
+            "thread/start",
+            json!({"baseInstructions": "x"}),
+            "thread/start.baseI",
+        );
+        refused::<ThreadRead>("thread/read", json!({"threadId": "nope"}), "invalid thread id");
+        refused::<OfThread>("thread/archive", json!({"threadId": 1}), "expected a string");
+        refused::<Resume>("thread/resume", json!({}), "threadId");
+        refused::<Resume>("thread/fork", json!({"threadId": ID, "path": "/x"}), "thread/fork.path");
+        refused::<TurnsList>("thread/turns/list", json!({"threadId": ID, "limit": "abc"}), "abc");
+        refused::<TurnStart>("turn/start", json!({"threadId": ID}), "input");
+        refused::<TurnStart>(
+            "turn/start",
+            json!({"threadId": ID, "input": [{"type": "audio"}]}),
+            "audio",
+        );
+        let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "plan"}});
+        refused::<TurnStart>("turn/start", plan, "collaborationMode");
+        refused::<TurnInterrupt>("turn/interrupt", json!({"threadId": ID}), "turnId");
         for (part, words) in [
-            (json!({"type": "skill", "name": "deploy", "path": "/s"}), "no skills yet"),
             (json!({"type": "image", "fileId": "f"}), "url"),
             (json!({"type": "localImage", "path": "/a", "detail": "huge"}), "huge"),
             (json!({"type": "text", "text": "a", "text_elements": ["b"]}), "TextElement"),
@@ -504,30 +726,79 @@ mod tests {
                 "-1",
             ),
         ] {
-            refused("turn/start", json!({"threadId": ID, "input": [part]}), bad, words);
+            refused::<TurnStart>("turn/start", json!({"threadId": ID, "input": [part]}), words);
         }
-        refused("turn/interrupt", json!({"threadId": ID}), bad, "turnId");
-        for method in METHODS {
-            let error = Request::parse(method, None).expect_err(method);
-            assert_eq!(error.message, "Invalid request: missing field `params`");
-        }
+        let skill = UserInput::Skill { name: "deploy".into(), path: "/s".into() };
+        assert!(check_input(&[skill]).unwrap_err().message.contains("no skills yet"));
+        let missing = read_params::<Nothing>("model/list", None, true).unwrap_err();
+        assert_eq!(missing.message, "Invalid request: missing field `params`");
+    }
+
+    #[test]
+    fn experimental_fields() {
+        let params = to_raw_value(&json!({"dynamicTools": [], "newer": 1})).unwrap();
+        let read = |experimental| {
+            read_params::<ThreadStart>("thread/start", Some(&params), experimental).map(drop)
+        };
+        let error = read(false).unwrap_err().message;
+        assert_eq!(error, "thread/start.dynamicTools requires experimentalApi capability");
+        assert_eq!(read(true), Ok(()));
     }
 
     #[test]
     fn valid_requests() {
         let params = json!({
             "threadId": ID, "input": [{"type": "text", "text": "hi"}], "model": null, "newer": 1,
-            "approvalPolicy": "never",
+            "approvalPolicy": "never", "heddleLimits": {"calls": 3, "newer": 1},
         });
-        let Ok(Request::TurnStart(start)) = parse("turn/start", &params) else { panic!() };
-        assert_eq!(start.thread.to_string(), ID);
+        let start: TurnStart = parse("turn/start", &params).unwrap();
+        assert_eq!(start.thread_id.to_string(), ID);
+        assert_eq!(start.heddle_limits, TurnLimits { calls: Some(3), ..TurnLimits::default() });
         assert_eq!(
             json!(start.input),
             json!([{"type": "text", "text": "hi", "text_elements": []}])
         );
         let params = json!({"threadId": ID, "excludeTurns": true, "cwd": "/w"});
-        let Ok(Request::ThreadFork(fork)) = parse("thread/fork", &params) else { panic!() };
-        assert_eq!((fork.turns, fork.settings.cwd.as_deref()), (false, Some("/w")));
+        let fork: Resume = parse("thread/fork", &params).unwrap();
+        assert_eq!((fork.exclude_turns, fork.settings.cwd.as_deref()), (true, Some("/w")));
+        for (policy, want) in [
+            (json!("untrusted"), Approval::Untrusted),
+            (json!("on-failure"), Approval::OnRequest),
+            (
+                json!({"granular": {"rules": true, "sandbox_approval": false}}),
+                Approval::Granular { granular: Granular { rules: true, ..Granular::default() } },
+            ),
+        ] {
+            let params = json!({"approvalPolicy": policy});
+            let start: ThreadStart = parse("thread/start", &params).unwrap();
+            assert_eq!(start.settings.approval_policy, Some(want));
+        }
+    }
+
+    #[test]
+    fn changes() {
+        let params = json!({
+            "threadId": ID, "model": "m2", "effort": "low",
+            "sandboxPolicy": {"type": "workspaceWrite", "writableRoots": ["/a b"], "networkAccess": true},
+        });
+        let update: SettingsUpdate = parse("thread/settings/update", &params).unwrap();
+        let before =
+            Settings { model: Some("m1".into()), cwd: Some("/w".into()), ..Settings::default() };
+        let after = before.with(&update.changes);
+        assert_eq!((after.model.as_deref(), after.cwd.as_deref()), (Some("m2"), Some("/w")));
+        assert_eq!(after.sandbox, Some(Sandbox::WorkspaceWrite));
+        assert_eq!(
+            after.overrides(),
+            [
+                r#"sandbox_workspace_write.writable_roots=["/a b"]"#,
+                "sandbox_workspace_write.network_access=true",
+                "sandbox_workspace_write.exclude_tmpdir_env_var=false",
+                "sandbox_workspace_write.exclude_slash_tmp=false",
+                r#"model_reasoning_effort="low""#,
+            ]
+        );
+        assert!(SandboxPolicy::ReadOnly { network_access: true }.check().is_err());
+        assert!(SandboxPolicy::DangerFullAccess.check().is_ok());
     }
 
     /// What a client gives comes back to it as it was, through our own form of it.
@@ -543,7 +814,7 @@ mod tests {
             {"type": "mention", "name": "a", "path": "/a.txt"},
         ]);
         let params = json!({"threadId": ID, "input": input});
-        let Ok(Request::TurnStart(start)) = parse("turn/start", &params) else { panic!() };
+        let start: TurnStart = parse("turn/start", &params).unwrap();
         let ours: Vec<_> = start.input.into_iter().map(user::UserInput::from).collect();
         let back: Vec<_> = ours.into_iter().map(UserInput::from).collect();
         assert_eq!(json!(back), input);

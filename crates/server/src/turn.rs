@@ -1,17 +1,25 @@
-//! Projects a running turn: events of the engine become notifications.
+//! Projects a running turn: events of the engine become notifications, and questions to clients.
+//!
+//! ```text
+//! a command:  status waiting ─▶ item/started ─▶ question ─▶ resolved ─▶ status ─▶ item/completed
+//! a patch:    item/started ─▶ status waiting ─▶ question ─▶ resolved ─▶ status ─▶ item/completed
+//! ```
+//!
+//! A refused command is completed before its status changes, and a question that is withdrawn is resolved after the turn
+//! has ended: that is the order in which the reference tells of them.
 
 use std::collections::HashMap;
 
-use log::cause::error_info;
+use protocol::approval::{ApprovalRequest, Resolution};
 use protocol::event::{DeltaPart, Event};
-use protocol::id::ItemId;
-use protocol::item::{Item as EngineItem, ItemBody, StepStatus};
+use protocol::id::{ApprovalId, ItemId};
+use protocol::item::{Item as EngineItem, ItemBody, StepStatus, Verdict};
 use serde_json::json;
 
 use crate::notification::{Notification, TokenUsage};
-use crate::past::to_camel;
+use crate::question::{self, Question};
 use crate::request::ItemsView;
-use crate::wire::{Body, Item, Status, Turn, TurnError, TurnStatus};
+use crate::wire::{ActiveFlag, Body, Item, Status, Turn, TurnError, TurnStatus};
 
 /// Projects the events of one turn.
 #[derive(Clone, Debug)]
@@ -22,12 +30,38 @@ pub struct TurnFace {
     open: HashMap<ItemId, Open>,
     last_message: Option<Item>,
     window: Option<u64>,
+    /// Whether raw reasoning is shown.
+    raw_reasoning: bool,
+    /// Questions that wait for an answer.
+    asking: Vec<ApprovalId>,
+    /// Questions that nobody needs answered any more.
+    withdrawn: Vec<ApprovalId>,
+    /// The last status of the thread that was told.
+    waiting: bool,
+}
+
+/// What clients are told, or asked.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are notifications")]
+pub enum Told {
+    Notification(Notification),
+    Question(Question),
+    /// A question was answered, or nobody needs an answer any more.
+    Resolved(ApprovalId),
+}
+
+impl From<Notification> for Told {
+    fn from(notification: Notification) -> Self {
+        Self::Notification(notification)
+    }
 }
 
 /// A started item.
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
+    started_ms: u64,
+    is_command: bool,
     /// The last started part of its summary, if it is reasoning.
     summary_part: Option<u64>,
 }
@@ -42,7 +76,24 @@ impl TurnFace {
             open: HashMap::new(),
             last_message: None,
             window,
+            raw_reasoning: false,
+            asking: Vec::new(),
+            withdrawn: Vec::new(),
+            waiting: false,
         }
+    }
+
+    /// Shows raw reasoning, too.
+    #[must_use]
+    pub fn raw_reasoning(mut self, shown: bool) -> Self {
+        self.raw_reasoning = shown;
+        self
+    }
+
+    /// Returns what the thread is waiting for.
+    pub fn status(&self) -> Status {
+        let flag = self.waiting.then_some(ActiveFlag::WaitingOnApproval);
+        Status::Active { active_flags: flag.into_iter().collect() }
     }
 
     pub fn id(&self) -> &str {
@@ -54,11 +105,38 @@ impl TurnFace {
         &self.turn
     }
 
-    /// Returns the notifications for an event.
-    pub fn event(&mut self, event: &Event) -> Vec<Notification> {
+    /// Returns the notifications for a turn that could not even start.
+    pub fn never_started(mut self, why: &str, now_ms: u64) -> Vec<Notification> {
+        self.started_ms = now_ms;
+        self.ended(now_ms, TurnStatus::Failed);
+        let error = TurnError::new(why.to_owned(), json!("other"), None);
+        self.turn.error = Some(error.clone());
+        vec![self.status_note(Status::SystemError), self.error(error, false), self.completed()]
+    }
+
+    /// Returns what clients are told of an event.
+    pub fn event(&mut self, event: &Event) -> Vec<Told> {
+        match event {
+            Event::ItemStarted(item) => return self.item_started(item),
+            Event::ItemCompleted(item) => return self.item_completed(item),
+            Event::ApprovalRequested { id, item, request } => {
+                return self.asked(*id, *item, request);
+            }
+            Event::ApprovalResolved { id, resolution } => return self.resolved(*id, resolution),
+            _ => {}
+        }
+        let mut told: Vec<Told> = self.plain_event(event).into_iter().map(Told::from).collect();
+        if event.is_terminal() {
+            let open = std::mem::take(&mut self.asking);
+            told.extend(self.withdrawn.drain(..).chain(open).map(Told::Resolved));
+        }
+        told
+    }
+
+    /// Returns the notifications of events that neither start nor end anything.
+    fn plain_event(&mut self, event: &Event) -> Vec<Notification> {
         match event {
             Event::TurnStarted { at_ms } => self.started(*at_ms),
-            Event::ItemStarted(item) => self.item_started(item),
             Event::ItemUpdated(item) => self.plan(item).into_iter().collect(),
             Event::Delta { item, part, text } => self.delta(*item, *part, text),
             Event::Typed { item, session, text } => {
@@ -73,7 +151,6 @@ impl TurnFace {
                 });
                 told.into_iter().collect()
             }
-            Event::ItemCompleted(item) => self.item_completed(item),
             Event::ItemDiscarded(item) => {
                 // This protocol has no notification for it: the item never completes.
                 self.open.remove(item);
@@ -105,27 +182,32 @@ impl TurnFace {
                         turn_id: self.turn.id.clone(),
                         token_usage,
                     },
-                    self.status(Status::Idle),
+                    self.status_note(Status::Idle),
                     self.completed(),
                 ]
             }
-            Event::TurnFailed { error: cause, at_ms } => {
-                let error =
-                    TurnError::new(cause.message.clone(), to_camel(error_info(cause.cause)), None);
+            Event::TurnFailed { error: cause, at_ms, .. } => {
+                let error = TurnError::from_failure(cause);
                 self.ended(*at_ms, TurnStatus::Failed);
                 self.turn.error = Some(error.clone());
-                vec![self.status(Status::SystemError), self.error(error, false), self.completed()]
+                vec![
+                    self.status_note(Status::SystemError),
+                    self.error(error, false),
+                    self.completed(),
+                ]
             }
-            Event::TurnInterrupted { at_ms } => {
+            Event::TurnInterrupted { at_ms, .. } => {
                 self.ended(*at_ms, TurnStatus::Interrupted);
-                vec![self.status(Status::Idle), self.completed()]
+                vec![self.status_note(Status::Idle), self.completed()]
             }
-            // The creator of the thread reports it; this build does not ask.
+            // The creator of the thread reports it; the others are handled before.
             Event::ThreadStarted(_)
+            | Event::ItemStarted(_)
+            | Event::ItemCompleted(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
             // Clients show a running turn by themselves.
-            Event::Waiting(_) => Vec::new(),
+            Event::FileStaged { .. } | Event::FileSent(_) | Event::Waiting(_) => Vec::new(),
         }
     }
 
@@ -134,32 +216,89 @@ impl TurnFace {
         self.turn.started_at = Some(now_ms / 1000);
         let thread_id = self.thread.clone();
         vec![
-            self.status(Status::Active { active_flags: [] }),
+            self.status_note(self.status()),
             Notification::TurnStarted { thread_id, turn: self.turn.clone() },
         ]
     }
 
-    fn item_started(&mut self, item: &EngineItem) -> Vec<Notification> {
+    fn item_started(&mut self, item: &EngineItem) -> Vec<Told> {
         let name = item.name(&self.turn.id);
         let Some(body) = Body::from_item(name.clone(), &item.body, None) else {
-            return self.plan(item).into_iter().collect();
+            return self.plan(item).into_iter().map(Told::from).collect();
         };
-        self.open.insert(item.id, Open { name, summary_part: None });
-        vec![self.begins(item.started_ms, begun(body))]
+        let is_command = matches!(item.body, ItemBody::Command(_));
+        let started_ms = item.started_ms;
+        self.open.insert(item.id, Open { name, started_ms, is_command, summary_part: None });
+        let mut told = Vec::new();
+        // Only commands are announced before the question is known.
+        if is_command && item.decision.as_ref().is_some_and(|it| it.verdict == Verdict::Ask) {
+            told.extend(self.set_waiting(true));
+        }
+        told.push(self.begins(item.started_ms, begun(body)).into());
+        told
     }
 
-    fn item_completed(&mut self, item: &EngineItem) -> Vec<Notification> {
+    fn item_completed(&mut self, item: &EngineItem) -> Vec<Told> {
         let open = self.open.remove(&item.id);
         let name = open.as_ref().map_or_else(|| item.name(&self.turn.id), |open| open.name.clone());
         let (started_ms, now_ms) = (item.started_ms, item.completed_ms.unwrap_or(item.started_ms));
         let duration_ms = now_ms.saturating_sub(started_ms);
-        let Some(body) = Body::from_item(name, &item.body, Some(duration_ms)) else {
-            return Vec::new();
-        };
-        if matches!(body, Body::AgentMessage { .. }) {
-            self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
+        let mut told = Vec::new();
+        if let Some(body) = Body::from_item(name, &item.body, Some(duration_ms)) {
+            if matches!(body, Body::AgentMessage { .. }) {
+                self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
+            }
+            told.push(self.is_done(started_ms, now_ms, body).into());
         }
-        vec![self.is_done(started_ms, now_ms, body)]
+        // A refusal left this for later.
+        told.extend(self.set_waiting(!self.asking.is_empty()));
+        told
+    }
+
+    fn asked(
+        &mut self,
+        id: ApprovalId,
+        item: Option<ItemId>,
+        request: &ApprovalRequest,
+    ) -> Vec<Told> {
+        let open = item.and_then(|item| self.open.get(&item));
+        let place = question::Place {
+            thread_id: self.thread.clone(),
+            turn_id: self.turn.id.clone(),
+            item_id: open.map(|open| open.name.clone()).unwrap_or_default(),
+            started_at_ms: open.map(|open| open.started_ms).unwrap_or_default(),
+        };
+        let question = Question::about(id, request, place);
+        self.asking.push(id);
+        let mut told: Vec<Told> = self.set_waiting(true).into_iter().collect();
+        told.push(Told::Question(question));
+        told
+    }
+
+    fn resolved(&mut self, id: ApprovalId, resolution: &Resolution) -> Vec<Told> {
+        self.asking.retain(|asked| *asked != id);
+        match resolution {
+            Resolution::Withdrawn => {
+                self.withdrawn.push(id);
+                Vec::new()
+            }
+            Resolution::Answered(answer) => {
+                let mut told = vec![Told::Resolved(id)];
+                let is_command = self.open.values().any(|open| open.is_command);
+                if !is_command || answer.accepts() {
+                    told.extend(self.set_waiting(!self.asking.is_empty()));
+                }
+                told
+            }
+        }
+    }
+
+    fn set_waiting(&mut self, waiting: bool) -> Option<Told> {
+        if self.waiting == waiting {
+            return None;
+        }
+        self.waiting = waiting;
+        Some(self.status_note(self.status()).into())
     }
 
     fn delta(&mut self, item: ItemId, part: DeltaPart, text: &str) -> Vec<Notification> {
@@ -195,7 +334,16 @@ impl TurnFace {
                 });
                 told
             }
-            // The reference sends raw reasoning only on demand; the completed item has it.
+            DeltaPart::Reasoning(content_index) if self.raw_reasoning => {
+                vec![Notification::ReasoningTextDelta {
+                    thread_id,
+                    turn_id,
+                    item_id,
+                    delta,
+                    content_index,
+                }]
+            }
+            // The completed item has it.
             DeltaPart::Reasoning(_) => Vec::new(),
         }
     }
@@ -233,7 +381,7 @@ impl TurnFace {
         Notification::TurnCompleted { thread_id: self.thread.clone(), turn }
     }
 
-    fn status(&self, status: Status) -> Notification {
+    fn status_note(&self, status: Status) -> Notification {
         Notification::ThreadStatusChanged { thread_id: self.thread.clone(), status }
     }
 
@@ -286,7 +434,8 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use protocol::error::{ErrorClass, RetryAdvice, TurnError as Cause, TurnErrorCause};
+    use protocol::approval::{Answer, Subject};
+    use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
     use protocol::item::{Command, Status as ItemStatus, Step};
     use protocol::usage::Usage;
     use protocol::user::{UserInput, UserMessage};
@@ -309,8 +458,20 @@ mod tests {
         let mut got = Vec::new();
         for (second, event) in (1..).zip(events) {
             for told in face.event(&at(event, second * 1000)) {
+                let told = match told {
+                    Told::Notification(told) => told,
+                    Told::Question(question) => {
+                        got.push(format!("{} {}", question.method, question.params["itemId"]));
+                        continue;
+                    }
+                    Told::Resolved(id) => {
+                        got.push(format!("resolved {}", id.0));
+                        continue;
+                    }
+                };
                 let line: Value = serde_json::from_str(&told.line(second * 1000)).unwrap();
                 assert_eq!(line["method"], told.method(), "{line}");
+                crate::published::check_notification(&line);
                 got.push(short(&line));
             }
         }
@@ -352,7 +513,12 @@ mod tests {
                 params["turn"]["items"].as_array().unwrap().len(),
                 params["turn"]["durationMs"]
             ),
-            "thread/status/changed" => params["status"]["type"].as_str().unwrap().into(),
+            "thread/status/changed" => {
+                let flags = params["status"]["activeFlags"].as_array();
+                let waits = flags.is_some_and(|flags| !flags.is_empty());
+                let status = params["status"]["type"].as_str().unwrap();
+                format!("{status}{}", if waits { " waiting" } else { "" })
+            }
             "error" => format!("{} {}", params["willRetry"], params["error"]["codexErrorInfo"]),
             "turn/plan/updated" => params["plan"].to_string(),
             "thread/tokenUsage/updated" => params["tokenUsage"]["last"]["totalTokens"].to_string(),
@@ -441,7 +607,8 @@ mod tests {
         );
         let mut face = TurnFace::new("th".into(), "tu".into(), None);
         let told = face.event(&Event::ItemStarted(said));
-        let line: Value = serde_json::from_str(&told[0].line(0)).unwrap();
+        let Told::Notification(told) = &told[0] else { panic!("{told:?}") };
+        let line: Value = serde_json::from_str(&told.line(0)).unwrap();
         assert_eq!(
             line["params"]["item"],
             json!({
@@ -484,16 +651,118 @@ mod tests {
         );
     }
 
+    /// A command that asks before it runs; `ask` says whether that was decided before it was shown.
+    fn asking(body: ItemBody, resolution: Resolution, status: ItemStatus) -> Vec<Event> {
+        let decision = protocol::item::Decision {
+            verdict: Verdict::Ask,
+            place: None,
+            rule: None,
+            reason: "r".into(),
+            refusal: None,
+        };
+        let begun = EngineItem {
+            call_id: Some("c1".into()),
+            decision: Some(Box::new(decision)),
+            ..item(0, body.clone())
+        };
+        let subject = match &body {
+            ItemBody::Command(_) => {
+                Subject::Command { argv: vec!["ls".into()], cwd: "/w".into(), outside: true }
+            }
+            _ => Subject::Write { paths: Vec::new() },
+        };
+        let body = match body {
+            ItemBody::Command(command) => ItemBody::Command(Command { status, ..command }),
+            body => body,
+        };
+        let request = ApprovalRequest { subject, reason: None, scopes: Vec::new() };
+        let (id, item) = (ApprovalId(4), Some(ItemId(0)));
+        vec![
+            Event::ItemStarted(begun.clone()),
+            Event::ApprovalRequested { id, item, request },
+            Event::ApprovalResolved { id, resolution },
+            Event::ItemCompleted(EngineItem { body, ..begun }),
+        ]
+    }
+
+    #[test]
+    fn questions() {
+        let command = || {
+            let (command, cwd) = ("/bin/sh -c ls".into(), PathBuf::from("/w"));
+            let status = ItemStatus::InProgress;
+            ItemBody::Command(Command {
+                command,
+                cwd,
+                output: String::new(),
+                exit_code: None,
+                status,
+            })
+        };
+        let patch = || ItemBody::FileChange {
+            changes: Vec::new(),
+            status: ItemStatus::Completed,
+            refusal: None,
+        };
+        let accepted = || Resolution::Answered(Answer::Accept);
+        check_turn(
+            asking(command(), accepted(), ItemStatus::Completed),
+            &[
+                "thread/status/changed active waiting",
+                "item/started c1 commandExecution inProgress",
+                r#"item/commandExecution/requestApproval "c1""#,
+                "resolved 4",
+                "thread/status/changed active",
+                "item/completed c1 commandExecution completed 1000",
+            ],
+        );
+        for refused in [Answer::Decline, Answer::Cancel, Answer::Invalid, Answer::TimedOut] {
+            check_turn(
+                asking(command(), Resolution::Answered(refused), ItemStatus::Declined),
+                &[
+                    "thread/status/changed active waiting",
+                    "item/started c1 commandExecution inProgress",
+                    r#"item/commandExecution/requestApproval "c1""#,
+                    "resolved 4",
+                    "item/completed c1 commandExecution declined 1000",
+                    "thread/status/changed active",
+                ],
+            );
+        }
+        for answer in [Answer::Accept, Answer::Decline] {
+            check_turn(
+                asking(patch(), Resolution::Answered(answer), ItemStatus::Completed),
+                &[
+                    "item/started c1 fileChange completed",
+                    "thread/status/changed active waiting",
+                    r#"item/fileChange/requestApproval "c1""#,
+                    "resolved 4",
+                    "thread/status/changed active",
+                    "item/completed c1 fileChange completed",
+                ],
+            );
+        }
+        // A question that is withdrawn is resolved after the end.
+        let mut events = asking(command(), Resolution::Withdrawn, ItemStatus::Declined);
+        events[3] = Event::TurnInterrupted { at_ms: 0 };
+        check_turn(
+            events,
+            &[
+                "thread/status/changed active waiting",
+                "item/started c1 commandExecution inProgress",
+                r#"item/commandExecution/requestApproval "c1""#,
+                "thread/status/changed idle",
+                "turn/completed interrupted 0 4000",
+                "resolved 4",
+            ],
+        );
+    }
+
     #[test]
     fn turns_without_an_answer() {
         let retrying =
             Event::Retrying { attempt: 1, limit: 5, delay: Duration::ZERO, reason: "r".into() };
-        let error = Cause {
-            cause: TurnErrorCause::Sample(ErrorClass::ContextFull),
-            message: "full".into(),
-            attempts: 1,
-            retry: RetryAdvice::Never,
-        };
+        let full = TurnErrorCause::Sample(ErrorClass::ContextFull);
+        let error = Cause { attempts: 1, ..Cause::new(full, "full") };
         let failed = Event::TurnFailed { error, at_ms: 0 };
         check_turn(
             vec![

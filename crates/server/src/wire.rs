@@ -1,12 +1,17 @@
 //! Threads, turns and items in the client format. The order of fields is the reference's.
 
+use heddle::threads::index::Summary;
+use heddle::tools::HOST_SERVER;
+use log::cause;
+use protocol::error::{FailureFacts, TurnError as Failure};
 use protocol::item::{
     Change, ChangeKind, Command, ItemBody, Status as ItemStatus, ToolCall, WebSearchAction,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::request::{ItemsView, UserInput};
+use crate::past::to_camel;
+use crate::request::{Approval, Changes, ItemsView, UserInput};
 
 /// A thread. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -71,6 +76,36 @@ pub struct Thread {
     pub turns: Vec<Turn>,
 }
 
+impl Thread {
+    /// A thread of a list.
+    pub fn from_summary(found: Summary) -> Self {
+        let seconds = |ms: i64| ms.div_euclid(1000);
+        let updated_at = seconds(found.updated_ms);
+        let branch = found.branch.map(|branch| GitInfo {
+            sha: None,
+            branch: Some(branch),
+            origin_url: None,
+        });
+        Self {
+            id: found.id.to_string(),
+            session_id: found.id.to_string(),
+            forked_from_id: found.forked_from.map(|id| id.to_string()),
+            preview: found.preview,
+            model_provider: found.provider,
+            model: Some(found.model).filter(|model| !model.is_empty()),
+            created_at: seconds(found.created_ms),
+            updated_at,
+            recency_at: updated_at,
+            path: Some(found.path.display().to_string()),
+            cwd: found.cwd,
+            source: found.source.into(),
+            git_info: branch,
+            name: found.name,
+            ..Self::default()
+        }
+    }
+}
+
 /// Where a thread runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,7 +147,7 @@ pub struct GitInfo {
 }
 
 /// Whether a thread is loaded, and its activity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Status {
     /// It is on disk only.
@@ -125,9 +160,22 @@ pub enum Status {
     /// A turn is running.
     #[serde(rename_all = "camelCase")]
     Active {
-        /// What the turn waits for; always empty in this build.
-        active_flags: [(); 0],
+        /// What the turn waits for.
+        active_flags: Vec<ActiveFlag>,
     },
+}
+
+impl Status {
+    pub fn is_active(&self) -> bool {
+        matches!(self, Self::Active { .. })
+    }
+}
+
+/// What a turn waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ActiveFlag {
+    WaitingOnApproval,
 }
 
 /// The settings of a thread, as in results.
@@ -141,17 +189,70 @@ pub struct ThreadSettings {
     pub cwd: String,
     runtime_workspace_roots: [String; 1],
     instruction_sources: [(); 0],
-    approval_policy: &'static str,
+    pub approval_policy: Approval,
     approvals_reviewer: &'static str,
     pub sandbox: Sandbox,
     active_permission_profile: (),
     pub reasoning_effort: Option<String>,
     multi_agent_mode: &'static str,
+    /// How reasoning is summarised; results do not have it.
+    #[serde(skip)]
+    pub summary: Option<String>,
 }
 
 impl ThreadSettings {
+    /// Notes what holds from the next turn on.
+    pub fn apply(&mut self, changes: &Changes) {
+        let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
+            changes.clone();
+        if let Some(cwd) = cwd {
+            self.runtime_workspace_roots = [cwd.clone()];
+            self.cwd = cwd;
+        }
+        self.model = model.unwrap_or_else(|| std::mem::take(&mut self.model));
+        self.approval_policy = approval_policy.unwrap_or(self.approval_policy);
+        if let Some(policy) = &sandbox_policy {
+            self.sandbox = policy.into();
+        }
+        self.reasoning_effort = effort.or_else(|| self.reasoning_effort.take());
+        self.summary = summary.or_else(|| self.summary.take());
+    }
+
+    /// Returns them in the form of the notification.
+    pub fn to_updated(&self) -> Value {
+        json!({
+            "disabledPluginIds": [],
+            "cwd": self.cwd,
+            "approvalPolicy": self.approval_policy,
+            "approvalsReviewer": self.approvals_reviewer,
+            "sandboxPolicy": self.sandbox,
+            "activePermissionProfile": null,
+            "model": self.model,
+            "modelProvider": self.model_provider,
+            "serviceTier": self.service_tier,
+            "effort": self.reasoning_effort,
+            "summary": self.summary,
+            "collaborationMode": {
+                "mode": "default",
+                "settings": {
+                    "model": self.model,
+                    "reasoning_effort": self.reasoning_effort,
+                    "developer_instructions": null,
+                },
+            },
+            "multiAgentMode": self.multi_agent_mode,
+            "personality": null,
+        })
+    }
+
     /// Creates the settings; the other fields are the same for all threads of this build.
-    pub fn new(model: String, model_provider: String, cwd: String, sandbox: Sandbox) -> Self {
+    pub fn new(
+        model: String,
+        model_provider: String,
+        cwd: String,
+        sandbox: Sandbox,
+        approval_policy: Approval,
+    ) -> Self {
         Self {
             model,
             model_provider,
@@ -160,12 +261,13 @@ impl ThreadSettings {
             runtime_workspace_roots: [cwd.clone()],
             cwd,
             instruction_sources: [],
-            approval_policy: "never",
+            approval_policy,
             approvals_reviewer: "user",
             sandbox,
             active_permission_profile: (),
             reasoning_effort: None,
             multi_agent_mode: "explicitRequestOnly",
+            summary: None,
         }
     }
 }
@@ -254,11 +356,27 @@ pub struct TurnError {
     pub additional_details: Option<String>,
     /// Always null in this build.
     pub misalignment: (),
+    /// For programs that know us.
+    #[serde(skip_serializing_if = "FailureFacts::is_empty")]
+    pub heddle: FailureFacts,
 }
 
 impl TurnError {
     pub fn new(message: String, info: Value, details: Option<String>) -> Self {
-        Self { message, codex_error_info: info, additional_details: details, misalignment: () }
+        Self {
+            message,
+            codex_error_info: info,
+            additional_details: details,
+            misalignment: (),
+            heddle: FailureFacts::default(),
+        }
+    }
+
+    /// Why a turn failed.
+    pub fn from_failure(failure: &Failure) -> Self {
+        let info = to_camel(cause::error_info(failure.cause));
+        let heddle = cause::facts(failure);
+        Self { heddle, ..Self::new(failure.message.clone(), info, None) }
     }
 }
 
@@ -309,6 +427,17 @@ pub enum Body {
     },
     /// A patch and its result.
     FileChange { id: String, changes: Vec<FileChange>, status: &'static str },
+    /// A call of a tool that the client runs.
+    DynamicToolCall {
+        id: String,
+        namespace: (),
+        tool: String,
+        arguments: Value,
+        status: &'static str,
+        content_items: Option<Vec<Value>>,
+        success: Option<bool>,
+        duration_ms: Option<u64>,
+    },
     /// A call of a tool that is not ours.
     McpToolCall {
         id: String,
@@ -340,6 +469,21 @@ pub struct FileChange {
 }
 
 impl Body {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::UserMessage { id, .. }
+            | Self::AgentMessage { id, .. }
+            | Self::Plan { id, .. }
+            | Self::Reasoning { id, .. }
+            | Self::CommandExecution { id, .. }
+            | Self::FileChange { id, .. }
+            | Self::DynamicToolCall { id, .. }
+            | Self::McpToolCall { id, .. }
+            | Self::WebSearch { id, .. }
+            | Self::ContextCompaction { id } => id,
+        }
+    }
+
     /// Creates a message of the model.
     pub fn agent_message(id: String, text: String) -> Self {
         let nothing = ();
@@ -378,6 +522,23 @@ impl Body {
     /// Creates a call of a tool that is not ours; `duration_ms` once it has ended.
     pub fn tool_call(id: String, call: &ToolCall, duration_ms: Option<u64>) -> Self {
         let begun = call.status == ItemStatus::InProgress;
+        if call.server == HOST_SERVER {
+            let content = || vec![json!({"type": "inputText", "text": call.output})];
+            return Self::DynamicToolCall {
+                id,
+                namespace: (),
+                tool: call.tool.clone(),
+                arguments: call.json_arguments(),
+                status: if call.status == ItemStatus::Declined {
+                    "failed"
+                } else {
+                    status_name(call.status)
+                },
+                content_items: (!begun).then(content),
+                success: (!begun).then_some(call.status == ItemStatus::Completed),
+                duration_ms: if begun { None } else { duration_ms },
+            };
+        }
         let content = json!([{"type": "text", "text": call.output}]);
         let result = json!({"content": content, "structuredContent": null, "_meta": null});
         Self::McpToolCall {

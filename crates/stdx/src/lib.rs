@@ -3,6 +3,8 @@
 //! Nothing here knows about agents or does I/O.
 
 mod head_tail;
+pub mod lines;
+pub mod panics;
 mod redacted;
 mod rng;
 pub mod visible;

@@ -19,7 +19,7 @@ use crate::lock::{Lock, Taken};
 use crate::log::format_time;
 use crate::open::file_name;
 use crate::part::{Outcome, Part};
-use crate::read::{Damage, DamageKind, bound};
+use crate::read::{Damage, DamageKind, Note, bound};
 use crate::scan::{Body, scan};
 use crate::side::{Known, set_aside, side_path};
 use crate::store::{FileStore, StoreError};
@@ -56,6 +56,11 @@ pub struct FileReport {
     pub repaired: Vec<Damage>,
     /// The number of further ones.
     pub repaired_more: u64,
+    /// What is odd and is read correctly all the same, so that it is no damage and stays as it is: the first
+    /// [`crate::DAMAGE_MAX`].
+    pub notes: Vec<Note>,
+    /// The number of further ones.
+    pub notes_more: u64,
     /// Why it could not be checked or repaired.
     pub error: Option<StoreError>,
 }
@@ -75,6 +80,8 @@ impl FileReport {
             damage_more: 0,
             repaired: Vec::new(),
             repaired_more: 0,
+            notes: Vec::new(),
+            notes_more: 0,
             error: None,
         }
     }
@@ -121,6 +128,7 @@ impl FileStore {
                 };
                 file.damage_more = bound(&mut file.damage);
                 file.repaired_more = bound(&mut file.repaired);
+                file.notes_more = bound(&mut file.notes);
                 report.files.push(file);
             }
         }
@@ -215,6 +223,7 @@ impl FileStore {
         };
         let damage = outcome.damage.iter().filter(|damage| !given_up(damage));
         report.damage.extend(damage.cloned());
+        report.notes = std::mem::take(&mut outcome.notes);
         (report.lines, report.bytes, report.headed) =
             (outcome.lines, outcome.bytes, outcome.headed);
         Ok((part, outcome))

@@ -75,13 +75,13 @@ enum Care {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The search expression is invalid.
-    #[error("invalid search expression: {0}; omit --raw to search for plain words")]
+    #[error("invalid search expression: {0}")]
     Expression(String),
     /// The search expression is too long.
     #[error("the search is too long; the limit is {EXPRESSION_BYTES_MAX} bytes")]
     TooLong,
     /// The cursor belongs to a list in another order.
-    #[error("the cursor belongs to a list in another order; use the same --sort and direction")]
+    #[error("the cursor belongs to a list in another order; use the same order and direction")]
     Order,
     /// The store failed.
     #[error("the threads cannot be listed")]
@@ -98,10 +98,7 @@ impl From<rusqlite::Error> for CatalogError {
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// No thread has that id or name.
-    #[error(
-        "there is no thread `{0}`; give an id, its first four or more digits, or a name, as listed by \
-         `heddle threads list --all`"
-    )]
+    #[error("there is no thread `{0}`; give an id, its first four or more digits, or a name")]
     Unknown(String),
     /// There are several.
     #[error("`{text}` is ambiguous; use one of these ids: {}", ids(.candidates))]

@@ -44,7 +44,7 @@ pub use lock::FOLDER as LOCKS_FOLDER;
 pub use manage::ManageError;
 pub use memory::{CopiedLines, MemoryStore};
 pub use names::shown as shown_name;
-pub use read::{DAMAGE_MAX, Damage, DamageKind, ReadReport};
+pub use read::{DAMAGE_MAX, Damage, DamageKind, Note, NoteKind, ReadReport};
 pub use scan::{LINE_BYTES_MAX, Reading, Stretch, stretches};
 pub use store::{FileStore, Found, NewThread, OpenError, StoreError, advice};
 pub use thread_store::{

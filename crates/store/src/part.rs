@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskFile, Mode, read_range};
 use crate::end::End;
 use crate::head::is_head;
 use crate::line::{Decoded, Hint, decode, encode, hint};
-use crate::read::{DAMAGE_MAX, Damage, DamageKind};
+use crate::read::{DAMAGE_MAX, Damage, DamageKind, Note, NoteKind};
 use crate::scan::{Body, Piece, scan};
 
 /// One file of a thread, and how much of it is included.
@@ -58,6 +58,8 @@ pub(crate) struct Given<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) damage: Vec<Damage>,
+    /// What is odd and was read correctly all the same.
+    pub(crate) notes: Vec<Note>,
     pub(crate) lines: u64,
     /// The length of the file.
     pub(crate) bytes: u64,
@@ -95,7 +97,7 @@ impl Part {
         };
         let mut track = Track { turn: turn.clone(), awaited: self.end, ..Track::default() };
         let mut order = Order::new(self.start);
-        let (mut irregular, mut repeated) = (None, Vec::new());
+        let (mut irregular, mut repeated, mut notes) = (None, Vec::new(), Vec::new());
         let mut failed = Ok(());
         scan(file, 0..self.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body {
@@ -120,11 +122,13 @@ impl Part {
             } else {
                 giver.sorted(&survey.entries, given_until)?;
             }
-            (track, order, repeated) = (survey.track, survey.order, survey.repeated);
+            (track, order) = (survey.track, survey.order);
+            (repeated, notes) = (survey.repeated, survey.notes);
         }
         giver.close()?;
         turn.clone_from(&track.turn);
         let mut outcome = self.outcome(track, order, &giver);
+        outcome.notes = notes;
         outcome.damage.extend(repeated.into_iter().map(|Repeated { bytes, ordinal, .. }| {
             let length = bytes.end - bytes.start;
             self.damage(DamageKind::Repeated, bytes.start, length, ordinal)
@@ -157,6 +161,7 @@ impl Part {
                     length: piece.length,
                     sum: crc32c::crc32c(bytes),
                     head: decoded.line.kind == kind::SESSION_META,
+                    checked: decoded.checked,
                 });
             }
             track.piece(&piece);
@@ -167,11 +172,52 @@ impl Part {
             order.follows(None);
         }
         let repeated = repeated(&entries);
+        let notes = self.notes(&entries, &repeated);
         entries.sort_by_key(|entry| entry.key);
         let mut ordinals: Vec<u64> = entries.iter().filter_map(|entry| entry.ordinal).collect();
         ordinals.sort_unstable();
         ordinals.into_iter().for_each(|ordinal| order.pass(ordinal));
-        Ok(Survey { entries, repeated, in_order, track, order })
+        Ok(Survey { entries, repeated, notes, in_order, track, order })
+    }
+
+    /// Names the lines that do not stand where their ordinals belong; `entries` are in the order of the file.
+    fn notes(&self, entries: &[Entry], repeated: &[Repeated]) -> Vec<Note> {
+        let mut notes: Vec<Note> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut highest = None;
+        for entry in entries {
+            let Some(ordinal) = entry.ordinal else { continue };
+            let is_new = seen.insert((ordinal, entry.text, entry.sum));
+            let is_late = highest.is_some_and(|highest| ordinal <= highest);
+            highest = highest.max(Some(ordinal));
+            let at = repeated.partition_point(|again| again.bytes.end <= entry.offset);
+            let is_copied = repeated.get(at).is_some_and(|it| it.bytes.contains(&entry.offset));
+            let what = match (is_new, is_late, entry.checked) {
+                _ if is_copied => continue,
+                (false, ..) => NoteKind::Doubled,
+                (true, false, _) => continue,
+                (true, true, true) => NoteKind::Misplaced,
+                (true, true, false) => NoteKind::Unordered,
+            };
+            match notes.last_mut() {
+                Some(last)
+                    if last.what == what
+                        && last.offset + last.length == entry.offset
+                        && last.lines.end == ordinal =>
+                {
+                    last.length += entry.length;
+                    last.lines.end = ordinal.saturating_add(1);
+                }
+                _ => notes.push(Note {
+                    file: Arc::clone(&self.path),
+                    offset: entry.offset,
+                    length: entry.length,
+                    lines: ordinal..ordinal.saturating_add(1),
+                    what,
+                }),
+            }
+        }
+        notes
     }
 
     fn counts(&self, ordinal: Option<u64>) -> bool {
@@ -237,6 +283,7 @@ impl Part {
         let plain = plain && giver.lines > 0;
         Outcome {
             damage,
+            notes: Vec::new(),
             lines: giver.lines,
             bytes: track.end,
             next: (!plain).then_some(next),
@@ -581,6 +628,7 @@ struct Survey {
     entries: Vec<Entry>,
     /// Copies of the file within itself.
     repeated: Vec<Repeated>,
+    notes: Vec<Note>,
     in_order: bool,
     track: Track,
     order: Order,
@@ -598,6 +646,8 @@ struct Entry {
     sum: u32,
     /// Whether it claims to be the head of a file.
     head: bool,
+    /// Whether its checksum matches, so that its ordinal is what was written.
+    checked: bool,
 }
 
 /// A range of lines that are repeated in a file, byte for byte.

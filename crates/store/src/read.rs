@@ -69,10 +69,54 @@ impl DamageKind {
     }
 }
 
+/// Lines that are odd and were read correctly all the same: nothing is lost, and no repair is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub file: Arc<Path>,
+    /// Where they are in the file.
+    pub offset: u64,
+    pub length: u64,
+    /// Their ordinals.
+    pub lines: Range<u64>,
+    pub what: NoteKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoteKind {
+    /// They stand behind later ones, and are read in their place.
+    Misplaced,
+    /// They stand behind later ones, and have no checksum: they are read where they stand, because their
+    /// ordinals may be what is wrong.
+    Unordered,
+    /// They were there before, byte for byte, and are passed over.
+    Doubled,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, length, lines, what } = self;
+        write!(f, "{}: ", file.display())?;
+        let last = lines.end.saturating_sub(1);
+        if last > lines.start {
+            write!(f, "lines {} to {last} (", lines.start)?;
+        } else {
+            write!(f, "line {} (", lines.start)?;
+        }
+        write!(f, "{length} bytes at {offset}): ")?;
+        f.write_str(match what {
+            NoteKind::Misplaced => "behind later lines; read in place, so nothing is lost",
+            NoteKind::Unordered => {
+                "behind later lines and without a checksum; read where it stands, so nothing is lost"
+            }
+            NoteKind::Doubled => "in the file twice; read once, so nothing is lost",
+        })
+    }
+}
+
 /// Truncates a list to what is reported, and returns how many more there were.
-pub(crate) fn bound(damage: &mut Vec<Damage>) -> u64 {
-    let more = damage.len().saturating_sub(DAMAGE_MAX);
-    damage.truncate(DAMAGE_MAX);
+pub(crate) fn bound<T>(list: &mut Vec<T>) -> u64 {
+    let more = list.len().saturating_sub(DAMAGE_MAX);
+    list.truncate(DAMAGE_MAX);
     more as u64
 }
 

@@ -42,7 +42,7 @@ pub struct NewThread {
 /// A thread could not be found or read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("there is no thread {0}; `heddle threads list --all` lists all")]
+    #[error("there is no thread {0} in this home")]
     NotFound(ThreadId),
     /// A file of a thread is in two places.
     #[error(
@@ -82,10 +82,7 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Another process has it open.
-    #[error(
-        "the thread {id} is in use by {holder}; try again later, or continue in a fork: \
-         `heddle exec fork {id}`"
-    )]
+    #[error("the thread {id} is in use by {holder}; try again later, or continue in a fork of it")]
     Held {
         id: ThreadId,
         /// A description of the process.

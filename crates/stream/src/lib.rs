@@ -28,6 +28,7 @@
 //! * [`document`]: JSON documents with calls inside;
 //! * [`toolcall`]: ToolCall_V2, one format for all calls;
 //! * [`parser`] and [`error`]: the interface of all parsers, and their errors;
+//! * [`partial`]: JSON values while they grow;
 //! * [`face`]: an asynchronous interface;
 //! * [`utf8`], [`json`], [`sse`]: characters, JSON, the framing of `text/event-stream`;
 //! * [`responses`] and [`chat`]: complete items of the Responses API and of Chat Completions;
@@ -51,6 +52,7 @@ pub mod failure;
 mod find;
 pub mod json;
 pub mod parser;
+pub mod partial;
 pub mod responses;
 mod shape;
 pub mod sse;

@@ -1,5 +1,6 @@
 //! Test fixtures for the other crates: a scripted model endpoint, a strict one that validates requests,
-//! temporary homes and workspaces, a manual clock, models to load, and the replay of recorded runs.
+//! temporary homes and workspaces, a manual clock, models to load, the replay of recorded runs, and a copy of what the
+//! reference publishes of its wire format.
 //!
 //! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime never
 //! shares an executor with the endpoint it talks to.
@@ -9,6 +10,7 @@ pub mod clock;
 pub mod gguf;
 pub mod lab;
 mod model;
+pub mod reference;
 pub mod replay;
 pub mod script;
 pub mod server;

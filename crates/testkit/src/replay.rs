@@ -2,9 +2,9 @@
 //!
 //! A recording contains the setup (config, files), the model's answers, the command lines and what the
 //! reference did. Each one runs in its own [`Lab`] against a [`ModelServer`]; the [`view`] of both sides must
-//! be equal. Only recordings of `exec` can be replayed: those of servers and those that need a prepared
-//! rollout are skipped.
+//! be equal. Those that need a prepared rollout are skipped.
 
+mod rpc;
 pub mod view;
 
 use std::collections::{BTreeMap, HashMap};
@@ -87,6 +87,27 @@ fn replay_recording(
         let mut command = lab.command(binary);
         command.args(argv);
         command.envs(recording.env.iter().map(|(name, value)| (name, place.fill(value))));
+        if let Some(steps) = &run.steps {
+            let mut client = rpc::Client::start(command, place.texts())?;
+            for step in steps {
+                let shell = |script: &str| {
+                    let mut shell = lab.command("sh");
+                    shell.args(["-c", script]);
+                    shell
+                };
+                client.step(step, shell).map_err(ReplayError::Differs)?;
+            }
+            let mask_ids = |text: &str| view::mask_ids(text).into_owned();
+            let want: Vec<_> = run.rpc.iter().map(|it| rpc::masked(it, mask_ids)).collect();
+            let got: Vec<_> =
+                client.end().iter().map(|it| rpc::masked(it, |text| place.mask(text))).collect();
+            let (mut want, mut got) = (rpc::messages(&want), rpc::messages(&got));
+            if !same_order {
+                (want, got) = (view::unordered(&want), view::unordered(&got));
+            }
+            differs(view::first_difference("message", &want, &got))?;
+            continue;
+        }
         let (status, output) = run_to_end(command, run)?;
         let output = view::lines(&output);
         thread_ids.extend(matching_thread_ids(&run.stdout, &output));
@@ -145,12 +166,15 @@ struct Run {
     #[serde(default)]
     exit: i32,
     #[serde(default)]
-    timed_out: bool,
+    timed_out: Option<bool>,
     #[serde(default)]
     stdout: Vec<String>,
-    /// What a client sent to a server.
+    /// What a client of a server did.
     #[serde(default)]
-    steps: Value,
+    steps: Option<Vec<Value>>,
+    /// What the server said.
+    #[serde(default)]
+    rpc: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -165,10 +189,7 @@ impl Recording {
         if !self.mutation.is_null() || !self.input_rollout.is_null() {
             return Some("needs a prepared rollout");
         }
-        if self.runs.iter().any(|run| !run.steps.is_null()) {
-            return Some("is about a server");
-        }
-        if self.runs.iter().any(|run| run.argv.is_empty() || run.timed_out) {
+        if self.runs.iter().any(|run| run.argv.is_empty() || run.timed_out == Some(true)) {
             return Some("is not replayable as recorded");
         }
         None
@@ -193,6 +214,12 @@ impl<'a> Place<'a> {
             ("${PORT}", port.to_string()),
         ];
         Self { lab, vars }
+    }
+
+    /// Returns the texts behind the placeholders, by the names that steps use.
+    fn texts(&self) -> BTreeMap<String, Value> {
+        let bare = |name: &str| name.trim_start_matches("${").trim_end_matches('}').to_owned();
+        self.vars.iter().map(|(name, text)| (bare(name), Value::from(text.clone()))).collect()
     }
 
     fn set_up(&self, recording: &Recording) -> io::Result<()> {
@@ -389,10 +416,35 @@ mod tests {
     fn what_is_skipped() {
         let skipped = |reason| Ok(Outcome::Skipped(reason));
         check("true", json!({ "/mutation": {} }), skipped("needs a prepared rollout"));
-        check("true", json!({ "/runs/0/steps": [] }), skipped("is about a server"));
         let as_recorded = skipped("is not replayable as recorded");
         check("true", json!({ "/runs/0/timed_out": true }), as_recorded);
         check("true", json!({ "/runs/0/argv": [] }), as_recorded);
+    }
+
+    /// A server that answers every line with the same one.
+    #[test]
+    fn conversations() {
+        let server = r#"while read -r line; do echo '{"id":1,"result":{"t":"x"}}'; done"#;
+        let sent = json!({"send": {"id": 1, "method": "m"}});
+        let awaited = json!({"wait_response": 1, "save": {"tid": "result.t"}});
+        let said = json!([{"id": 1, "result": {}}]);
+        let talk = |steps: Value, rpc: &Value| json!({"/runs/0/steps": steps, "/runs/0/rpc": rpc});
+        check(server, talk(json!([sent, awaited]), &said), SAME);
+        check(
+            server,
+            talk(json!([sent, awaited]), &json!([])),
+            Err("message 0: want (nothing) got reply 1 ok"),
+        );
+        let error = json!([{"id": 1, "error": {"code": -1}}]);
+        check(
+            server,
+            talk(json!([sent, awaited]), &error),
+            Err("want reply 1 error -1 got reply 1 ok"),
+        );
+        let late = json!({"wait_response": 2, "timeout": 0.01});
+        check(server, talk(json!([sent, late]), &said), Err("no answer to"));
+        let sh = json!({"sh": "echo ${tid} > $HEDDLE_HOME/x; test -f $HEDDLE_HOME/x"});
+        check(server, talk(json!([sent, awaited, sh]), &said), SAME);
     }
 
     #[test]

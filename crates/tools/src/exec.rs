@@ -23,7 +23,8 @@ use crate::patch;
 use crate::session::{CTRL_C, SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
 use crate::tool::{
-    ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec, Workspace, arguments as read_arguments,
+    ProgressSender, Tool, ToolContext, ToolFuture, ToolOutput, ToolSpec, Workspace,
+    arguments as read_arguments,
 };
 
 /// How long a call waits for a command by default.
@@ -434,14 +435,14 @@ impl Tool for ExecCommand {
             let key = call.key;
             let shown = self.shown(&call);
             match self.exec(call, progress.clone()).await {
-                Ok(output) => output,
+                Ok(output) => output.into(),
                 Err(refusal) => {
                     let declined = shown.map(|item| {
                         let (output, status) = (refusal.text(), Status::Declined);
                         ItemBody::Command(Command { output, status, ..item })
                     });
                     progress.refuse(key, declined, &refusal).await;
-                    refusal
+                    ToolOutput { content: refusal, success: false }
                 }
             }
         })
@@ -474,13 +475,13 @@ impl Tool for WriteStdin {
         Box::pin(async move {
             let key = call.key;
             match self.write(call, &progress).await {
-                Ok(output) => output,
+                Ok(output) => output.into(),
                 Err(StdinRefusal { text, shown }) => {
                     let declined = shown
                         .map(|item| ItemBody::Command(Command { output: text.clone(), ..item }));
                     let refusal = OutputBody::Text(text);
                     progress.refuse(key, declined, &refusal).await;
-                    refusal
+                    ToolOutput { content: refusal, success: false }
                 }
             }
         })

@@ -1,72 +1,58 @@
-//! Wraps tools that are not built in, such as those of the host program.
+//! Wraps tools that are not built in, such as those of the host program, for the turns of a thread.
 //!
-//! Before it runs, its arguments are validated against its schema and the call passes the
-//! [`Gate`](crate::Gate). While it runs, the user sees the call as an item. A time limit ends it in any case.
+//! A call that [`CheckedTool`] does not refuse passes the [`Gate`](crate::Gate) before it runs. While it runs, the user
+//! sees it as an item.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use policy::{Effect, ToolCallRequest};
-use protocol::call::{Payload, Report};
+use protocol::call::Report;
 use protocol::item::{ItemBody, Status, ToolCall};
 use protocol::responses::OutputBody;
-use tokio::time::timeout;
 
+use crate::checked::CheckedTool;
 use crate::gate::Asking;
-use crate::tool::{Tool, ToolContext, ToolFuture, ToolSpec, Workspace};
-
-/// Validates arguments; the error says what is wrong.
-pub type ArgumentCheck = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+use crate::tool::{Tool, ToolContext, ToolFuture, ToolOutput, ToolSpec, Workspace};
 
 /// A tool that is not built in. It is checked, approved and shown like the built-in ones.
+#[derive(Debug)]
 pub struct ForeignTool {
-    tool: Box<dyn Tool>,
-    spec: ToolSpec,
+    tool: CheckedTool,
     server: String,
-    check: ArgumentCheck,
     workspace: Arc<Workspace>,
 }
 
 impl ForeignTool {
-    /// Wraps a tool of `server`; `check` validates arguments against its schema.
-    pub fn new(
-        tool: Box<dyn Tool>,
-        server: impl Into<String>,
-        check: ArgumentCheck,
-        workspace: Arc<Workspace>,
-    ) -> Self {
-        let spec = tool.spec();
-        Self { tool, spec, server: server.into(), check, workspace }
+    /// Offers a tool of `server` to the model of one thread.
+    pub fn new(tool: CheckedTool, server: impl Into<String>, workspace: Arc<Workspace>) -> Self {
+        Self { tool, server: server.into(), workspace }
     }
 
     fn item(&self, arguments: &str, output: &str, status: Status) -> ItemBody {
         ItemBody::ToolCall(ToolCall {
             server: self.server.clone(),
-            tool: self.spec.name.clone(),
+            tool: self.tool.spec().name.clone(),
             arguments: arguments.to_owned(),
             output: output.to_owned(),
             status,
         })
     }
 
-    async fn call(&self, context: ToolContext) -> OutputBody {
+    async fn call(&self, context: ToolContext) -> ToolOutput {
         let (key, progress) = (context.call.key, context.progress.clone());
         let arguments = context.text().to_owned();
-        if let Payload::Function(text) = &context.call.payload
-            && let Err(wrong) = (self.check)(text)
-        {
-            let name = &self.spec.name;
-            let refusal = OutputBody::Text(format!("invalid arguments for {name}: {wrong}"));
+        if let Some(refusal) = self.tool.refusal(&context) {
+            let refusal = OutputBody::Text(refusal);
             progress.refuse(key, None, &refusal).await;
-            return refusal;
+            return ToolOutput { content: refusal, success: false };
         }
+        let annotations = self.tool.spec().annotations;
         let effect = Effect::ToolCall(ToolCallRequest {
             server: self.server.clone(),
-            tool: self.spec.name.clone(),
+            tool: self.tool.spec().name.clone(),
             arguments: arguments.clone(),
-            read_only: self.spec.annotations.read_only,
-            destructive: self.spec.annotations.destructive,
+            read_only: annotations.read_only,
+            destructive: annotations.destructive,
         });
         let waiting = |status| self.item(&arguments, "", status);
         let asking = Asking { key, progress: &progress, item: &waiting };
@@ -77,38 +63,24 @@ impl ForeignTool {
                 let refusal = OutputBody::Text(refusal);
                 let declined = waiting(Status::Declined);
                 progress.refuse(key, Some(declined), &refusal).await;
-                return refusal;
+                return ToolOutput { content: refusal, success: false };
             }
         }
-        let (output, status) = self.run_in_time(context).await;
+        // Approval can take long, and the tool may be withdrawn meanwhile.
+        let output = match self.tool.refusal(&context) {
+            None => self.tool.run(context).await,
+            Some(refusal) => ToolOutput::failed(refusal),
+        };
+        let status = if output.success { Status::Completed } else { Status::Failed };
         let ended = self.item(&arguments, &output.text(), status);
         progress.send(key, Report::Ended(ended)).await;
         output
-    }
-
-    /// Runs the tool; a panic or a time-out is a failure.
-    async fn run_in_time(&self, context: ToolContext) -> (OutputBody, Status) {
-        let name = &self.spec.name;
-        let running = AssertUnwindSafe(async { self.tool.run(context).await }).catch_unwind();
-        let ended = match self.spec.timeout {
-            None => Some(running.await),
-            Some(limit) => timeout(limit, running).await.ok(),
-        };
-        match ended {
-            Some(Ok(output)) => (output, Status::Completed),
-            Some(Err(_)) => (OutputBody::Text(format!("{name} panicked")), Status::Failed),
-            None => {
-                let limit = self.spec.timeout.unwrap_or_default();
-                let text = format!("{name} was stopped: it took longer than {limit:?}");
-                (OutputBody::Text(text), Status::Failed)
-            }
-        }
     }
 }
 
 impl Tool for ForeignTool {
     fn spec(&self) -> ToolSpec {
-        self.spec.clone()
+        self.tool.spec().clone()
     }
 
     fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {

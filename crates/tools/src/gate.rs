@@ -169,6 +169,10 @@ impl Gate {
             Answer::Disconnected | Answer::Invalid => {
                 (Status::Failed, format!("the approval request for this {what} failed; {nothing}"))
             }
+            Answer::Failed(why) => (
+                Status::Failed,
+                format!("the approval request for this {what} failed: {why}; {nothing}"),
+            ),
         };
         progress.send(key, Report::Ended(item(status))).await;
         Err(refusal)
@@ -308,7 +312,7 @@ fn reported(decision: &Decision) -> Option<item::Decision> {
         }
         _ => None,
     };
-    Some(item::Decision { verdict, place, rule, reason: because.to_string() })
+    Some(item::Decision { verdict, place, rule, reason: because.to_string(), refusal: None })
 }
 
 /// Applies a judge's opinion, which can only make a decision stricter: it can add a question or a refusal and

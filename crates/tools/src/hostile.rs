@@ -287,7 +287,7 @@ fn typing() {
         let call = Call { key: CallKey(1), call_id: "c".into(), name, payload };
         let (progress, mut shown) = progress_channel();
         let output = block_on(thread.stdin.run(ToolContext::new(call, progress)));
-        let protocol::responses::OutputBody::Text(text) = output else { panic!("{output:?}") };
+        let text = output.text();
         assert!(text.contains("there is no session") || text.contains("failed to parse"), "{text}");
         // Only the refusal, nothing else.
         let refused = |said| matches!(said, Progress::Report(Report::Refused { shown: None, .. }));

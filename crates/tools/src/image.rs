@@ -37,12 +37,58 @@ pub enum ImageError {
 
 /// Reads and validates an image file.
 pub fn load_image(path: &Path) -> Result<LoadedImage, ImageError> {
-    encode(files::read(path, FILE_BYTES_MAX).map_err(std::io::Error::from)?)
+    LoadedImage::from_bytes(&files::read(path, FILE_BYTES_MAX).map_err(std::io::Error::from)?)
 }
 
-fn encode(bytes: Vec<u8>) -> Result<LoadedImage, ImageError> {
+impl LoadedImage {
+    /// Validates the content of an image file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        Ok(PreparedImage::from_bytes(bytes)?.load(bytes))
+    }
+}
+
+/// What decoding an image has shown, which takes long: that it is in order, and a smaller one if it is too large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedImage {
+    mime: &'static str,
+    /// Sent instead of the image.
+    scaled: Option<Vec<u8>>,
+}
+
+impl PreparedImage {
+    /// Decodes the content of an image file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        prepare(bytes)
+    }
+
+    /// Returns the image to send for `bytes`, of which this was made.
+    pub fn load(&self, bytes: &[u8]) -> LoadedImage {
+        data_url(self.mime, self.scaled.as_deref().unwrap_or(bytes))
+    }
+
+    /// Writes it for another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let scaled = self.scaled.as_deref().unwrap_or_default();
+        [self.mime.as_bytes(), b"\n", scaled].concat()
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) has written.
+    pub fn parse(written: &[u8]) -> Option<Self> {
+        let end = written.iter().position(|byte| *byte == b'\n')?;
+        let scaled = &written[end + 1..];
+        let mime = FORMATS.map(|format| format.to_mime_type());
+        let mime = mime.into_iter().find(|known| known.as_bytes() == &written[..end])?;
+        Some(Self { mime, scaled: (!scaled.is_empty()).then(|| scaled.to_owned()) })
+    }
+}
+
+/// The formats that providers take.
+const FORMATS: [ImageFormat; 4] =
+    [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
+
+fn prepare(bytes: &[u8]) -> Result<PreparedImage, ImageError> {
     let bad = |error: image::ImageError| ImageError::NotAnImage(error.to_string());
-    let mut reader = ImageReader::new(Cursor::new(&bytes)).with_guessed_format()?;
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     let format = reader
         .format()
         .ok_or_else(|| ImageError::NotAnImage("its first bytes are of no such kind".to_owned()))?;
@@ -51,12 +97,12 @@ fn encode(bytes: Vec<u8>) -> Result<LoadedImage, ImageError> {
     reader.limits(limits);
     let decoded = reader.decode().map_err(bad)?;
     if decoded.width().max(decoded.height()) <= SIDE_MAX {
-        return Ok(data_url(format, &bytes));
+        return Ok(PreparedImage { mime: format.to_mime_type(), scaled: None });
     }
     let (scaled, format) = scale(decoded, format);
     let mut out = Cursor::new(Vec::new());
     scaled.write_to(&mut out, format).map_err(bad)?;
-    Ok(data_url(format, out.get_ref()))
+    Ok(PreparedImage { mime: format.to_mime_type(), scaled: Some(out.into_inner()) })
 }
 
 fn scale(decoded: DynamicImage, format: ImageFormat) -> (DynamicImage, ImageFormat) {
@@ -68,8 +114,8 @@ fn scale(decoded: DynamicImage, format: ImageFormat) -> (DynamicImage, ImageForm
     }
 }
 
-fn data_url(format: ImageFormat, bytes: &[u8]) -> LoadedImage {
-    let mut url = format!("data:{};base64,", format.to_mime_type());
+fn data_url(mime: &str, bytes: &[u8]) -> LoadedImage {
+    let mut url = format!("data:{mime};base64,");
     STANDARD.encode_string(bytes, &mut url);
     LoadedImage { url }
 }
@@ -80,7 +126,7 @@ mod tests {
 
     use image::{DynamicImage, ImageFormat, ImageReader};
 
-    use super::{ImageError, LoadedImage, SIDE_MAX, STANDARD, encode};
+    use super::{ImageError, LoadedImage, PreparedImage, SIDE_MAX, STANDARD};
     use base64::Engine as _;
 
     fn image_file(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
@@ -91,7 +137,11 @@ mod tests {
 
     #[track_caller]
     fn check(bytes: &[u8], want: Option<(&str, u32, u32)>) {
-        match (encode(bytes.to_vec()), want) {
+        let made = PreparedImage::from_bytes(bytes);
+        if let Ok(made) = &made {
+            assert_eq!(PreparedImage::parse(&made.to_bytes()).as_ref(), Some(made));
+        }
+        match (made.map(|made| made.load(bytes)), want) {
             (Ok(LoadedImage { url }), Some((mime, width, height))) => {
                 let (head, body) = url.split_once(";base64,").expect("a data URL");
                 assert_eq!(head, format!("data:{mime}"));
@@ -102,6 +152,13 @@ mod tests {
             }
             (Err(ImageError::NotAnImage(_)), None) => {}
             (got, want) => panic!("{got:?} is not {want:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_not_written_here_is_not_read() {
+        for bytes in [&b""[..], b"image/png", b"image/svg+xml\nx", b"\nx"] {
+            assert_eq!(PreparedImage::parse(bytes), None);
         }
     }
 

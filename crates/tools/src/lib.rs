@@ -5,6 +5,7 @@
 //! process or writes a file passes the [`Gate`] of its [`Workspace`] first, and needs a permit from it.
 
 mod carry_out;
+mod checked;
 mod exec;
 mod foreign;
 mod gate;
@@ -22,10 +23,11 @@ mod spot;
 mod tool;
 mod view_image;
 
+pub use checked::{ArgumentCheck, CheckedTool, Withdrawn};
 pub use exec::{ExecCommand, WriteStdin};
-pub use foreign::{ArgumentCheck, ForeignTool};
+pub use foreign::ForeignTool;
 pub use gate::Gate;
-pub use image::{ImageError, LoadedImage, load_image};
+pub use image::{ImageError, LoadedImage, PreparedImage, load_image};
 pub use judge::{Judge, Opinion};
 pub use login::LoginShell;
 pub use patch::ApplyPatch;
@@ -33,7 +35,7 @@ pub use plan::UpdatePlan;
 pub use session::Sessions;
 pub use shell::{Shell, join};
 pub use tool::{
-    Annotations, Progress, ProgressSender, Reply, Tool, ToolContext, ToolFuture, ToolInput,
-    ToolSpec, Workspace, progress_channel,
+    Annotations, HOST_SERVER, Progress, ProgressSender, Reply, Tool, ToolContext, ToolFuture,
+    ToolInput, ToolOutput, ToolSpec, Workspace, progress_channel,
 };
 pub use view_image::ViewImage;

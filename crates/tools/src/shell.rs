@@ -10,6 +10,9 @@ pub struct Shell {
 /// Where a shell that is named without a directory is looked up.
 const DIRECTORIES: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
 
+/// The shells that a model can ask for.
+const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
+
 impl Shell {
     /// Chooses the user's shell if it supports `-lc`, else bash, else sh.
     pub fn of_user(shell_variable: Option<&str>) -> Self {
@@ -47,6 +50,31 @@ impl Shell {
     pub fn argv(&self, script: &str, login: bool) -> Vec<String> {
         let flag = if login { "-lc" } else { "-c" };
         vec![self.path.display().to_string(), flag.to_owned(), script.to_owned()]
+    }
+
+    /// Returns the argument vector for a command line that a person names, as if a model had called for it.
+    ///
+    /// A single word is a script. A shell, `-c` or `-lc` and a script are how commands are shown, and not a
+    /// shell within a shell. Other words are those of one command. `self` is the user's shell.
+    pub fn argv_of_words(&self, words: &[String], login_allowed: bool) -> Vec<String> {
+        match words {
+            [script] => self.argv(script, login_allowed),
+            [shell, flag, script] if flag == "-c" || flag == "-lc" => match self.shown_as(shell) {
+                Some(shell) => shell.argv(script, flag == "-lc" && login_allowed),
+                None => self.argv(&join(words), login_allowed),
+            },
+            words => self.argv(&join(words), login_allowed),
+        }
+    }
+
+    /// Returns the shell of a command that is shown with this name or path.
+    fn shown_as(&self, word: &str) -> Option<Self> {
+        if Path::new(word) == self.path {
+            return Some(self.clone());
+        }
+        let (directory, name) = word.rsplit_once('/').unwrap_or((DIRECTORIES[0], word));
+        let is_ours = DIRECTORIES.contains(&directory) && SHELLS.contains(&name);
+        is_ours.then(|| Self::named(name))
     }
 
     /// Returns the argument vector that runs `script` without reading any startup file.
@@ -113,6 +141,31 @@ mod tests {
         // A shell that does not support `-lc` is skipped.
         assert_ne!(Shell::of_user(Some("/usr/bin/fish")).name(), "fish");
         assert_eq!(Shell::of_user(Some("/bin/sh")).name(), "sh");
+    }
+
+    #[test]
+    fn command_lines_of_a_person() {
+        let user = Shell { path: "/opt/ksh".into() };
+        for (words, login, want) in [
+            (&["git push"][..], true, "/opt/ksh -lc 'git push'"),
+            (&["git push"], false, "/opt/ksh -c 'git push'"),
+            (&["git", "push"], true, "/opt/ksh -lc 'git push'"),
+            (&["bash", "-lc", "git push"], true, "/bin/bash -lc 'git push'"),
+            (&["bash", "-lc", "git push"], false, "/bin/bash -c 'git push'"),
+            (&["bash", "-c", "git push"], true, "/bin/bash -c 'git push'"),
+            (&["/bin/bash", "-lc", "git push"], true, "/bin/bash -lc 'git push'"),
+            (&["/usr/bin/bash", "-lc", "git push"], true, "/bin/bash -lc 'git push'"),
+            (&["/opt/ksh", "-lc", "git push"], true, "/opt/ksh -lc 'git push'"),
+            // Not the form of the tool, so the words of a command.
+            (&["/opt/bash", "-c", "ls"], true, "/opt/ksh -lc '/opt/bash -c ls'"),
+            (&["dash", "-c", "ls"], true, "/opt/ksh -lc 'dash -c ls'"),
+            (&["bash", "-xc", "ls"], true, "/opt/ksh -lc 'bash -xc ls'"),
+            (&["bash", "-c", "ls", "name"], true, "/opt/ksh -lc 'bash -c ls name'"),
+            (&["bash -c ls"], true, "/opt/ksh -lc 'bash -c ls'"),
+        ] {
+            let owned: Vec<_> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(join(&user.argv_of_words(&owned, login)), want, "{words:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use protocol::approval::{Answer, ApprovalRequest};
+use protocol::approval::{Answer, ApprovalRequest, Subject};
 use protocol::call::{Call, Report};
 use protocol::id::CallKey;
 use protocol::item::ItemBody;
@@ -21,15 +21,54 @@ use crate::shell::Shell;
 
 /// Something a model can call: ours, the host program's, or a server's.
 pub trait Tool: Send + Sync {
-    /// Describes the tool to the model and the user. Called once, when the thread is opened.
+    /// Describes the tool to the model and the user. Called once, when the tool is registered or the thread is opened.
     fn spec(&self) -> ToolSpec;
 
     /// Handles one call. Dropping the future stops it.
     fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a>;
 }
 
-/// A running call; its output is what the model reads.
-pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + Send + 'a>>;
+/// A running call.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub content: OutputBody,
+    /// Whether the call did what it was made for. The user sees the difference; the model reads it in the content.
+    pub success: bool,
+}
+
+impl ToolOutput {
+    /// Creates the result of a call that failed; the text tells the model why, and what it can do about it.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { content: OutputBody::Text(text.into()), success: false }
+    }
+
+    /// Returns the texts of the content, with a placeholder for each image.
+    pub fn text(&self) -> String {
+        self.content.text()
+    }
+}
+
+impl From<OutputBody> for ToolOutput {
+    fn from(content: OutputBody) -> Self {
+        Self { content, success: true }
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        OutputBody::Text(text).into()
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -37,6 +76,8 @@ pub struct ToolSpec {
     pub name: String,
     /// The name that people see.
     pub title: Option<String>,
+    /// Its version, for people and logs.
+    pub version: Option<String>,
     /// Its purpose, written for the model.
     pub description: String,
     pub input: ToolInput,
@@ -72,6 +113,7 @@ impl ToolSpec {
         Self {
             name: name.into(),
             title: None,
+            version: None,
             description: description.into(),
             input: ToolInput::Json(schema),
             annotations: Annotations::default(),
@@ -84,6 +126,13 @@ impl ToolSpec {
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
+        self
+    }
+
+    /// Sets the version, for people and logs.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
         self
     }
 
@@ -156,8 +205,13 @@ impl ToolContext {
     }
 
     /// Parses JSON arguments. They match the schema of the tool; the error is for the model.
-    pub fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OutputBody> {
-        arguments(&self.call)
+    pub fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ToolOutput> {
+        arguments(&self.call).map_err(|content| ToolOutput { content, success: false })
+    }
+
+    /// Shows the user how far the call is: the text is appended to the output of its item. The model does not read it.
+    pub async fn progress(&self, text: impl Into<String>) {
+        self.report(Report::Output(text.into())).await;
     }
 
     /// Shows something to the user while the call runs.
@@ -169,7 +223,21 @@ impl ToolContext {
     pub async fn ask(&self, request: ApprovalRequest) -> Answer {
         self.progress.ask(self.call.key, request).await
     }
+
+    /// Asks whether the call may go on, and why it asks. Without an approver, and without an answer in time, it may not.
+    pub async fn confirm(&self, reason: impl Into<String>) -> bool {
+        let subject = Subject::ToolCall {
+            server: HOST_SERVER.to_owned(),
+            tool: self.call.name.clone(),
+            arguments: self.text().to_owned(),
+        };
+        let reason = Some(reason.into());
+        self.ask(ApprovalRequest { subject, reason, scopes: Vec::new() }).await.accepts()
+    }
 }
+
+/// Server name of the host program's tools, in items and questions.
+pub const HOST_SERVER: &str = "host";
 
 /// Parses JSON arguments; the error is for the model.
 pub(crate) fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, OutputBody> {
@@ -228,12 +296,12 @@ pub(crate) async fn show_refusal(
     key: CallKey,
     progress: &ProgressSender,
     done: Result<OutputBody, OutputBody>,
-) -> OutputBody {
+) -> ToolOutput {
     match done {
-        Ok(output) => output,
+        Ok(output) => output.into(),
         Err(refusal) => {
             progress.refuse(key, None, &refusal).await;
-            refusal
+            ToolOutput { content: refusal, success: false }
         }
     }
 }

@@ -93,6 +93,10 @@ const KINDS: &[Kind] = &[
             ),
             ("crates/cli/src/command/daemon/service.rs", "systemctl and launchctl, for the user"),
             (
+                "crates/heddle/src/transport/program.rs",
+                "an agent that a host program names, not a command of a model",
+            ),
+            (
                 "crates/cli/src/command/daemon/serve.rs",
                 "becomes itself again, with patient threads",
             ),
@@ -139,7 +143,7 @@ const KINDS: &[Kind] = &[
             "linkat(",
             "unlinkat",
             "mkdirat",
-            "fs::symlink",
+            "fs::symlink(",
         ],
         places: &[
             ("crates/tools/src/spot.rs", "the one place for a model: the files of a patch"),
@@ -150,6 +154,10 @@ const KINDS: &[Kind] = &[
                 "crates/heddle/src/session/safety.rs",
                 "folders of locks, so that a sandbox can hide them",
             ),
+            (
+                "crates/heddle/src/transport/exec/prompt.rs",
+                "pictures, schemas and links to files for another program, in a temporary folder",
+            ),
             ("crates/infer/src/models.rs", "the folder of models, as the user says"),
             ("crates/infer/src/models/", "what is noted of models; the files that are got"),
             ("crates/cli/src/command/threads/transfer.rs", "the file that a thread is exported to"),
@@ -157,7 +165,14 @@ const KINDS: &[Kind] = &[
                 "crates/store/src/index/db.rs",
                 "removes an index that is damaged; it can be made again",
             ),
+            ("crates/server/src/transport/socket.rs", "the socket that a person names"),
             ("crates/store/src/disk.rs", "the logs of threads, and what is kept beside them"),
+            ("crates/staging/src/area.rs", "the staging area: files that a user attaches"),
+            ("crates/staging/src/clean_up.rs", "removes what was staged, and no thread refers to"),
+            (
+                "crates/staging/src/prepared.rs",
+                "removes what was made of a staged file that is gone",
+            ),
             ("crates/infer/src/home.rs", "the daemon's directory, socket, lock and token"),
             ("crates/infer/src/log.rs", "the daemon's log"),
             ("crates/infer/src/client.rs", "where a daemon that cannot start says why"),

@@ -16,6 +16,7 @@ Examples:
   heddle daemon stop";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum DaemonCommand {
     /// Serve in the foreground until a signal arrives or the idle timeout expires.
     #[command(after_help = RUN_HELP)]
@@ -113,7 +114,7 @@ pub(crate) struct RunArgs {
     pub(crate) rehearse: bool,
 }
 
-/// The model to serve, and how to serve it.
+// The model to serve, and how to serve it.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct ServeArgs {
     /// The model: a name from `heddle models list`, or the path of a GGUF file.

@@ -41,6 +41,7 @@ Examples:
   heddle models probe smollm2 --run --json";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ModelsCommand {
     /// List the models on this machine.
     #[command(visible_alias = "ls")]

@@ -17,6 +17,7 @@ Examples:
   heddle threads fsck --repair";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ThreadsCommand {
     /// List threads, most recently updated first.
     #[command(visible_alias = "ls", after_help = LIST_HELP)]

@@ -15,17 +15,21 @@ use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
 use files::FileError;
 use futures_util::Stream as _;
+use heddle::error::ErrorClass;
 use heddle::session::check_output_schema;
 use heddle::session::settings::{self, Preferences};
-use heddle::{Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn, TurnError};
-use protocol::error::TurnErrorCause;
+use heddle::structured_output::{Schema, SchemaError};
+use heddle::{ErrorKind, Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn};
 use protocol::event::Event;
+use protocol::usage::TurnUsage;
 use serde_json::Value;
 use stdx::visible;
 
 use crate::answer_file::AnswerFile;
-use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
-use crate::failure::{Failure, code};
+use crate::args::{
+    ColorArg, ExecArgs, ExecCommand, ExecFlags, ForkArgs, ResumeArgs, SharedArgs, split_thread,
+};
+use crate::failure::{Failure, code, facts};
 use crate::find;
 use crate::host;
 use crate::signals::Signals;
@@ -40,6 +44,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         if given && !flags.json {
             return Err(Failure::usage(anyhow!("{flag} requires --json")));
         }
+    }
+    if flags.output_retries.is_some() && flags.output_schema.is_none() {
+        return Err(Failure::usage(anyhow!("--output-retries requires --output-schema")));
     }
     let heddle = host::heddle(flags.shared.directory.as_deref())?;
     let preferences =
@@ -66,12 +73,18 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         });
         Some(input(read.map_err(Failure::usage)?, &flags.images))
     };
+    if input.is_none() && !flags.files.is_empty() {
+        return Err(Failure::usage(anyhow!(
+            "--file needs a prompt to attach to; add one, or omit --file"
+        )));
+    }
     if input.is_none() && flags.ephemeral {
         return Err(Failure::usage(anyhow!(
             "an ephemeral fork needs a prompt; add one, or omit --ephemeral"
         )));
     }
     let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
+    let format = schema.map(|schema| AnswerFormat { schema, retries: flags.output_retries });
     let trusted =
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
     if !trusted && !heddle.is_in_repository() {
@@ -87,6 +100,13 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         .build()
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
+        // Before anything is opened: a file that cannot be attached is like a flag that cannot be read.
+        let mut input = input;
+        let here = std::env::current_dir().unwrap_or_default();
+        for path in &flags.files {
+            let attachment = heddle.files().stage(here.join(path)).await?;
+            input = input.map(|input| input.attachment(&attachment));
+        }
         let spec = match start {
             Start::New => ThreadSpec::new(),
             Start::Resume(thread) => ThreadSpec::resume(thread),
@@ -101,7 +121,8 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             .on_notice(|notice| host::print_notice(&notice));
         let thread = heddle.start(spec).await?;
         let file = flags.output_last_message.as_deref();
-        let profile = &thread.facts().profile;
+        let facts = facts(&thread)?;
+        let profile = &facts.profile;
         let roots = profile.writable_roots.iter().chain(&profile.temporary_roots);
         let roots: Vec<_> = roots.cloned().collect();
         let file = file.map(|path| AnswerFile::open(path, &roots)).transpose();
@@ -119,7 +140,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             };
             let terminals =
                 Terminals { stdout: stdout().is_terminal(), stderr: stderr().is_terminal() };
-            Face::Human(Human::new(colors, !thread.facts().hide_reasoning, terminals))
+            Face::Human(Human::new(colors, !facts.hide_reasoning, terminals))
         };
         let deltas = match &face {
             Face::Json(_) => flags.include_deltas,
@@ -127,11 +148,18 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&thread, input, schema, file).await
+        run.turn(&thread, input, format, file).await
     });
     // A pending DNS lookup no longer matters.
     async_runtime.shutdown_background();
     done
+}
+
+/// What the answer must look like.
+struct AnswerFormat {
+    schema: Value,
+    /// How often a wrong one is requested again, if the user says.
+    retries: Option<u32>,
 }
 
 struct ExecRequest {
@@ -143,13 +171,28 @@ struct ExecRequest {
 /// Where to start from, as the user gave it.
 enum StartFrom {
     Nothing,
-    Thread(String),
+    Resume(NamedThread),
+    Fork(NamedThread),
+}
+
+/// A thread, as the user named it.
+enum NamedThread {
+    Text(String),
     Last {
         all: bool,
     },
     /// A thread is needed, but none is named.
-    Unnamed,
-    Fork(String),
+    Nothing,
+}
+
+impl NamedThread {
+    fn new(thread: Option<String>, last: bool, all: bool) -> Self {
+        match thread {
+            Some(thread) => Self::Text(thread),
+            None if last => Self::Last { all },
+            None => Self::Nothing,
+        }
+    }
 }
 
 fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
@@ -157,20 +200,18 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     flags.shared = flags.shared.merge_over(before);
     match command {
         None => ExecRequest { flags, from: StartFrom::Nothing, prompt },
-        Some(ExecCommand::Resume(mut resume)) => {
-            let (thread, own) = resume.split();
-            let from = match thread {
-                Some(thread) => StartFrom::Thread(thread),
-                None if resume.last => StartFrom::Last { all: resume.all },
-                None => StartFrom::Unnamed,
-            };
-            ExecRequest { flags: resume.flags.merge_over(flags), from, prompt: own.or(prompt) }
+        Some(ExecCommand::Resume(resume)) => {
+            let ResumeArgs { thread, prompt: own, last, all, flags: after } = *resume;
+            let (thread, own) = split_thread(last, thread, own);
+            let from = StartFrom::Resume(NamedThread::new(thread, last, all));
+            ExecRequest { flags: after.merge_over(flags), from, prompt: own.or(prompt) }
         }
-        Some(ExecCommand::Fork(fork)) => ExecRequest {
-            flags: fork.flags.merge_over(flags),
-            from: StartFrom::Fork(fork.thread),
-            prompt: fork.prompt.or(prompt),
-        },
+        Some(ExecCommand::Fork(fork)) => {
+            let ForkArgs { thread, prompt: own, last, all, flags: after } = *fork;
+            let (thread, own) = split_thread(last, thread, own);
+            let from = StartFrom::Fork(NamedThread::new(thread, last, all));
+            ExecRequest { flags: after.merge_over(flags), from, prompt: own.or(prompt) }
+        }
     }
 }
 
@@ -195,25 +236,28 @@ fn input(prompt: String, images: &[PathBuf]) -> Input {
 fn start(heddle: &Heddle, from: &StartFrom) -> Result<Start, Failure> {
     Ok(match from {
         StartFrom::Nothing => Start::New,
-        StartFrom::Thread(text) => {
-            let found = find::thread(heddle, text);
-            // Text with blanks is more likely a prompt than a thread.
-            Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
+        StartFrom::Resume(named) => Start::Resume(named_thread(heddle, named)?),
+        StartFrom::Fork(named) => Start::Fork(named_thread(heddle, named)?),
+    })
+}
+
+fn named_thread(heddle: &Heddle, named: &NamedThread) -> Result<ThreadId, Failure> {
+    match named {
+        NamedThread::Text(text) => {
+            find::thread(heddle, text).map_err(|failure| match text.contains(char::is_whitespace) {
+                // Text with blanks is more likely a prompt than a thread.
                 true => failure.with_advice(
                     "if that is what to do, add --last, which takes the newest thread",
                 ),
                 false => failure,
-            })?)
+            })
         }
-        StartFrom::Unnamed => {
-            return Err(Failure::usage(anyhow!(
-                "which thread? name one (`heddle threads list` shows them), or add --last for the newest of this \
-                 directory"
-            )));
-        }
-        StartFrom::Fork(text) => Start::Fork(find::thread(heddle, text)?),
-        StartFrom::Last { all } => Start::Resume(find::last(heddle, *all)?),
-    })
+        NamedThread::Nothing => Err(Failure::usage(anyhow!(
+            "which thread? name one (`heddle threads list` shows them), or add --last for the newest of this \
+             directory"
+        ))),
+        NamedThread::Last { all } => find::last(heddle, *all),
+    }
 }
 
 /// One run and how it is shown.
@@ -235,21 +279,21 @@ impl Run {
         &mut self,
         thread: &Thread,
         input: Option<Input>,
-        schema: Option<Value>,
+        format: Option<AnswerFormat>,
         output: Option<AnswerFile>,
     ) -> Result<ExitCode, Failure> {
-        let facts = thread.facts();
+        let facts = facts(thread)?;
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),
                 workdir: &thread.directory().display().to_string(),
                 model: &facts.model,
                 provider: &facts.provider,
-                sandbox: thread.sandbox().name(),
+                sandbox: facts.profile.mode.name(),
             });
             say(&banner);
         }
-        let mut shown = self.show(&Event::ThreadStarted(thread.id()));
+        let mut shown = self.show(&Event::ThreadStarted(facts.id));
         for event in thread.notices().iter().filter_map(Notice::to_event) {
             if shown.is_continue() {
                 shown = self.show(&event);
@@ -260,21 +304,37 @@ impl Run {
         }
         let Some(input) = input else {
             if let Face::Human(_) = self.face {
-                print_line(&thread.id().to_string()).map_err(Failure::failed)?;
+                print_line(&facts.id.to_string()).map_err(Failure::failed)?;
             }
             thread.close().await;
             return Ok(ExitCode::SUCCESS);
         };
         let mut turn = thread.turn(input);
-        if let Some(schema) = schema {
-            turn = turn.output_schema(&schema)?;
+        let given = format.as_ref().map(|format| format.schema.clone());
+        if let Some(AnswerFormat { schema, retries }) = format {
+            turn = turn.output_schema(schema)?;
+            if let Some(retries) = retries {
+                turn = turn.output_retries(retries)?;
+            }
         }
         let signals = Signals::listen(turn.handle(), thread.clone()).map_err(Failure::failed)?;
         let seen = self.watch(&mut turn).await;
         let stopped = thread.close().await;
         let result = turn.result();
+        if let (Face::Json(face), Err(error)) = (&self.face, &result)
+            && error.kind() == ErrorKind::Interrupted
+            && let Some(so_far) = error.so_far()
+        {
+            let usage = TurnUsage { thread: so_far.thread_usage, turn: so_far.usage };
+            let line = face.interrupted(usage).map(|line| line + "\n");
+            let pieces = line.map(|text| Piece { channel: Channel::Stdout, text });
+            pieces.into_iter().for_each(|piece| self.output.put(piece));
+            // Who has interrupted it may be gone.
+            let _ = self.output.flush();
+        }
         // Interrupting a turn interrupts its commands, too.
-        if !matches!(result, Err(TurnError::Interrupted { .. })) {
+        let interrupted = |error: &heddle::Error| error.kind() == ErrorKind::Interrupted;
+        if !result.as_ref().is_err_and(interrupted) {
             for command in stopped {
                 let command = visible::exact_line(&command);
                 note(&format!(
@@ -296,21 +356,24 @@ impl Run {
                 // A client that missed the end must not mistake this for success.
                 Ok(if seen.is_break() { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
             }
-            Err(TurnError::Interrupted { .. }) if seen.is_continue() => {
-                Ok(ExitCode::from(signals.received()))
-            }
-            Err(TurnError::Failed { failure, .. }) => Ok(ExitCode::from(match failure.cause {
-                TurnErrorCause::Limit => code::LIMIT,
-                TurnErrorCause::Answer => {
+            Err(error) => Ok(ExitCode::from(match error.kind() {
+                ErrorKind::Interrupted if seen.is_continue() => signals.received(),
+                ErrorKind::Limit => code::LIMIT,
+                ErrorKind::Answer => {
                     // The human-readable output has already shown it.
                     if let Face::Json(_) = self.face {
-                        note(&failure.message);
+                        note(&error.to_string());
+                    }
+                    code::FAILED
+                }
+                ErrorKind::Model(ErrorClass::InvalidRequest) => {
+                    if let Some(advice) = given.as_ref().and_then(schema_advice) {
+                        note(&format!("if it is about the output schema: {advice}"));
                     }
                     code::FAILED
                 }
                 _ => code::FAILED,
             })),
-            Err(_) => Ok(ExitCode::from(code::FAILED)),
         }
     }
 
@@ -442,6 +505,31 @@ fn read_schema(path: &Path) -> Result<Value, Failure> {
     read.and_then(|()| Ok(serde_json::from_str(&text)?))
         .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
 }
+
+/// Says what a strict provider would have against a schema, which goes out as it is; none if nothing.
+fn schema_advice(schema: &Value) -> Option<String> {
+    match Schema::from(schema).strict().compile() {
+        Ok(strict) if strict.sent() == schema => None,
+        Ok(strict) => {
+            let sent = strict.sent().to_string();
+            let shown =
+                if sent.len() <= SHOWN_BYTES_MAX { sent } else { "too long to show".to_owned() };
+            Some(format!(
+                "many providers take schemas only in a strict form (closed objects, all properties required); that of \
+                 this one is {}",
+                visible::exact_line(&shown)
+            ))
+        }
+        // Without what a program would do about it.
+        Err(SchemaError::NotStrict(problems)) => {
+            Some(visible::exact_line(&problems.to_string()).into_owned())
+        }
+        Err(error) => Some(visible::exact_line(&error.to_string()).into_owned()),
+    }
+}
+
+/// Longest strict form that is shown, in bytes.
+const SHOWN_BYTES_MAX: usize = 4096;
 
 /// Writes to stderr.
 fn say(text: &str) {

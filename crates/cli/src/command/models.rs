@@ -5,6 +5,7 @@ mod pull;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+pub(crate) use faces::size::size as bytes;
 use faces::table::{Align, Column, table};
 use heddle::local::models::about::{About, about};
 use heddle::local::models::{How, Listing, Model, Models, ModelsError, Place};
@@ -196,22 +197,6 @@ fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Formats a number of bytes for people.
-pub(crate) fn bytes(count: u64) -> String {
-    let units = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 || value >= 99.95 {
-        format!("{value:.0} {}", units[unit])
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
-}
-
 /// Formats a number of parameters for people.
 fn weights(count: u64) -> String {
     match count {
@@ -232,17 +217,6 @@ fn refused(error: ModelsError) -> Failure {
 mod tests {
     #[test]
     fn numbers() {
-        for (count, want) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (98_362_432, "98.4 MB"),
-            (999_499_999, "999 MB"),
-            (12_109_565_632, "12.1 GB"),
-            (u64::MAX, "18446744 TB"),
-        ] {
-            assert_eq!(super::bytes(count), want);
-        }
         for (count, want) in [(134_515_008, "135 M"), (20_914_757_184, "20.9 B"), (7, "7")] {
             assert_eq!(super::weights(count), want);
         }

@@ -28,28 +28,25 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         approval: args.approval.map_or_else(|| safety::approval(&config), Into::into),
         rules: safety::rules(&host, &config, args.ignore_rules)?,
     };
-    // A single argument is a script, several are the words of one command.
-    let script = match args.argv.as_slice() {
-        [script] => script.clone(),
-        words => heddle::policy::join(words),
-    };
     let shell = Shell::of_user(host.env.get("SHELL").map(String::as_str));
     let cwd = args.workdir.map_or_else(|| host.directory.clone(), |it| host.directory.join(it));
     if !cwd.is_dir() {
         return Err(Failure::usage(anyhow!("--workdir: there is no directory {}", cwd.display())));
     }
     let mut request = CommandRequest {
-        argv: shell.argv(&script, config.allow_login_shell),
+        argv: shell.argv_of_words(&args.argv, config.allow_login_shell),
         cwd,
         escalation: args.escalated.then(Escalation::default),
         scene: Scene::default(),
     };
     request.scene = safety::scene(&host, &config, &policy, &request);
     let explanation = policy.explain(&request, &Grants::default());
+    // As items and questions show it.
+    let command = heddle::policy::join(&request.argv);
     print(&if args.json {
-        to_json(&policy, &explanation).to_string() + "\n"
+        to_json(&policy, &explanation, &command).to_string() + "\n"
     } else {
-        to_text(&policy, &explanation)
+        to_text(&policy, &explanation, &command)
     })
 }
 
@@ -76,7 +73,7 @@ fn decision_name(rule: &PrefixRule) -> &'static str {
     }
 }
 
-fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
+fn to_json(policy: &Policy, explanation: &Explanation, command: &str) -> Value {
     let commands: Vec<_> = explanation
         .commands
         .iter()
@@ -108,6 +105,7 @@ fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
         _ => Value::Null,
     };
     json!({
+        "command": command,
         "decision": verdict_name(&explanation.decision.verdict),
         "place": explanation.place.map(place_name),
         "because": explanation.decision.because.to_string(),
@@ -124,7 +122,7 @@ fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
     })
 }
 
-fn to_text(policy: &Policy, explanation: &Explanation) -> String {
+fn to_text(policy: &Policy, explanation: &Explanation, command: &str) -> String {
     let mode = policy.profile.mode.name();
     let place = |place| match place {
         Place::Sandbox => format!("in the sandbox ({mode})"),
@@ -140,6 +138,7 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
     let because = explanation.decision.because.to_string();
     let mut text = format!("decision: {decision}\nbecause: {}\n", visible::exact_line(&because));
     // Writing to a string cannot fail.
+    let _ = writeln!(text, "command: {}", visible::exact_line(command));
     let _ = writeln!(text, "approval policy: {}", policy.approval.name());
     if let Verdict::Ask(ask) = &explanation.decision.verdict
         && let Some(prefix) = &ask.prefix

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::args::SharedArgs;
 use crate::args::threads::ThreadsCommand;
-use crate::failure::Failure;
+use crate::failure::{Failure, LISTED};
 use crate::find;
 use crate::host;
 use crate::terminal::{self, note, print};
@@ -72,7 +72,7 @@ impl Threads {
 
 fn store_failure(error: StoreError) -> Failure {
     match error {
-        StoreError::NotFound(_) => Failure::usage(error),
+        StoreError::NotFound(_) => Failure::usage(error).with_advice(LISTED),
         error => Failure::failed(error),
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use server::lines::LINE_BYTES_MAX;
+use stdx::lines::LINE_BYTES_MAX;
 use testkit::{Lab, ModelServer, script};
 
 use crate::BINARY;
@@ -362,10 +362,10 @@ fn garbage_does_not_end_the_connection() {
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&id, &json!(-32600)), "{refused}");
     }
     for (method, params, want) in [
-        ("no/such", json!({}), -32601),
-        ("thread/list", json!({}), -32601),
+        ("no/such", json!({}), -32600),
+        ("thread/list", json!({"cursor": "nope"}), -32600),
         ("thread/start", json!([]), -32600),
-        ("thread/start", json!({"approvalPolicy": "on-request"}), -32600),
+        ("thread/start", json!({"approvalPolicy": "always"}), -32600),
         ("thread/start", json!({"cwd": "/no/such/directory"}), -32600),
         ("thread/start", json!({"config": {"model": 3}}), -32600),
         ("thread/read", json!({"threadId": "nope"}), -32600),
@@ -392,12 +392,19 @@ fn a_turn_is_interrupted() {
     let id = client.start_thread();
     let turn = client.say(&id, "go").unwrap()["turn"]["id"].clone();
     client.until("item/agentMessage/delta");
-    let refused = client.say(&id, "more").unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("is running"), "{refused}");
+    let joined = client.say(&id, "more").unwrap();
+    assert_eq!(joined["turn"]["id"], turn, "what is said meanwhile is added");
+    let wrong =
+        json!({"threadId": id, "expectedTurnId": "x", "input": [{"type": "text", "text": "y"}]});
+    let refused = client.ask("turn/steer", wrong).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("but found"), "{refused}");
     client.ask("turn/interrupt", json!({"threadId": id, "turnId": turn})).unwrap();
     let (completed, seen) = client.until("turn/completed");
     assert_eq!(completed["params"]["turn"]["status"], "interrupted");
-    assert_eq!(seen, ["status idle", "turn/completed"]);
+    // What was added is kept; nothing else is told before the end.
+    let added = ["item/started userMessage", "item/completed userMessage"];
+    assert_eq!(seen[seen.len() - 2..], ["status idle", "turn/completed"]);
+    assert!(seen[..seen.len() - 2].is_empty() || seen[..seen.len() - 2] == added, "{seen:?}");
     let refused = client.ask("turn/interrupt", json!({"threadId": id, "turnId": turn}));
     assert_eq!(refused.unwrap_err()["message"], "no active turn to interrupt");
     client.end();

@@ -177,18 +177,21 @@ fn configuration() {
 fn flags() {
     let args = |args| Given { args, ..Given::default() };
     refused(args(&["-c", "model", "hi"]), &["the override `model` has no `=`"]);
-    refused(args(&["-c", "model=5", "hi"]), &["-c model:1:7", "`model` must be a string", "^"]);
+    refused(
+        args(&["-c", "model=5", "hi"]),
+        &["setting model:1:7", "`model` must be a string", "^"],
+    );
     refused(args(&["-s", "sometimes", "hi"]), &["sometimes", "workspace-write"]);
     refused(args(&["--frobnicate", "hi"]), &["--frobnicate"]);
     refused(args(&["one", "two"]), &["two"]);
-    refused(args(&["-m", "", "hi"]), &["-m", "empty"]);
+    refused(args(&["-m", "", "hi"]), &["the name of the model is empty"]);
     refused(args(&["-i", "a.png", "say hi"]), &["`say hi` was parsed as an image", "`--`"]);
     refused(args(&["-p", "gone", "--strict-config", "hi"]), &["no profile `gone`"]);
     refused(args(&["resume"]), &["which thread?", "--last"]);
     refused(args(&["resume", "do it"]), &["no thread `do it`", "add --last"]);
     refused(args(&["-C", "gone", "hi"]), &["-C", "gone", "no such directory"]);
     refused(args(&["-C", "answer.txt", "hi"]), &["-C", "answer.txt", "no such directory"]);
-    refused(args(&["--add-dir", "gone", "hi"]), &["--add-dir gone"]);
+    refused(args(&["--add-dir", "gone", "hi"]), &["the directory gone, which", "No such file"]);
     refused(args(&["-C", "../uhome", "hi"]), &["uhome", "git repository", "--skip-git-repo-check"]);
     let schema = |args, schema: &'static [(&'static str, &'static [u8])]| Given {
         args,

@@ -78,6 +78,7 @@ fn completed(ended: &Ended) -> Vec<String> {
         let text = match item["type"].as_str().unwrap() {
             "command_execution" => item["aggregated_output"].as_str().unwrap().trim(),
             "file_change" => item["changes"][0]["kind"].as_str().unwrap(),
+            "error" => item["message"].as_str().unwrap(),
             _ => item["text"].as_str().unwrap(),
         };
         format!("{}: {text}", item["type"].as_str().unwrap())
@@ -143,7 +144,8 @@ fn commentary_is_not_the_answer() {
     check(script, provider, &items);
     let ran = run(json!([answer([text(look)])]), provider, &["-o", "out.txt"]);
     assert_eq!(ran.ended.code, Some(0), "{:#?}", ran.ended);
-    assert_eq!(completed(&ran.ended), ["reasoning: I look."], "{:#?}", ran.ended);
+    let warning = "error: the model answered nothing: its last answer has neither text nor a call";
+    assert_eq!(completed(&ran.ended), ["reasoning: I look.", warning], "{:#?}", ran.ended);
     assert_eq!(ran.lab.workspace.read("out.txt").unwrap_or_default(), "");
 }
 

@@ -324,6 +324,26 @@ fn a_sandbox_inside_a_sandbox_uses_another_level() {
     assert_eq!((code, said.contains("Operation not permitted")), (Some(5), true), "{said}");
 }
 
+/// Nothing can be tried out where nothing can be written; the outer sandbox holds all the same.
+#[test]
+fn a_sandbox_inside_a_read_only_sandbox_is_refused_with_advice() {
+    let lab = lab();
+    for level in LEVELS {
+        let args = &["--level", level, "-s", "read-only"];
+        let (code, said) = output(sandbox(&lab, args, &format!("{BINARY} sandbox -- /bin/true")));
+        assert_eq!(code, Some(5), "{level}: {said}");
+        for words in [" cannot be written (", "already runs inside a sandbox", "TMPDIR"] {
+            assert!(said.contains(words), "{level}: {said}");
+        }
+        assert!(!said.contains("seccomp"), "advice for containers: {said}");
+        let inner = "echo went on; echo x > sub || echo held";
+        let script = format!("{BINARY} sandbox -s danger-full-access -- /bin/bash -c '{inner}'");
+        let (code, said) = output(sandbox(&lab, args, &script));
+        assert_eq!(code, Some(0), "{level}: {said}");
+        assert!(said.contains("went on") && said.contains("held"), "{level}: {said}");
+    }
+}
+
 /// Runs a script where no more namespaces are available.
 fn without_namespaces(lab: &Lab, script: &str) -> (Option<i32>, String) {
     let mut command = lab.command("unshare");
@@ -446,6 +466,7 @@ fn a_command_holds_no_lock_of_ours() {
             "thread-writer-locks/.coordination.lock",
             "thread-index/index.sqlite-shm",
             "daemon/start.lock",
+            "staged-files/.lock",
             "models/x",
         ] {
             lab.home.write(name, "").unwrap();
@@ -453,7 +474,7 @@ fn a_command_holds_no_lock_of_ours() {
         let home = lab.home.path().display().to_string();
         let script = format!(
             "for lock in thread-writer-locks/.coordination.lock thread-index/index.sqlite-shm \
-             daemon/start.lock daemon/lock; do \
+             daemon/start.lock daemon/lock staged-files/.lock staged-files/new; do \
              flock -n \"{home}/$lock\" echo GOT \"$lock\"; done; cat '{home}/config.toml'; \
              cat {home}/models/x && echo read"
         );

@@ -142,16 +142,67 @@ fn unreadable_data_is_shown_reported_or_fails_the_answer() {
             "only here",
         ),
         (
-            frame(r#"{"type":"response.output_text.delta","delta":"lost"}"#) + &whole,
+            frame(r#"{"type":"response.output_text.delta","delta":"found"}"#) + &whole,
+            0,
+            r#""type":"agent_message","text":"found""#,
+        ),
+        (
+            frame(
+                r#"{"type":"response.output_item.added","item":{"type":"message","role":"assistant","content":[]}}"#,
+            ) + &frame(r#"{"type":"response.output_text.delta","delta":"lost"}"#)
+                + &whole,
             0,
             "in the middle of a message",
         ),
+        (
+            frame(
+                r#"{"type":"response.output_item.added","item":{"type":"function_call","call_id":"c","name":"exec_command","arguments":""}}"#,
+            ) + &whole,
+            1,
+            "in the middle of a call",
+        ),
+        (whole.clone(), 0, "the model answered nothing"),
     ] {
         let server = ModelServer::start(json!([{ "raw": raw }])).unwrap();
         let (ended, _lab) = run(&server, &["-c", no_retry]);
         assert_eq!(ended.code, Some(code), "{raw} {ended:#?}");
         assert!(ended.stdout.contains(says), "{raw} {ended:#?}");
     }
+}
+
+/// A call that comes twice in one answer runs once, and its pair is in the history once.
+#[test]
+fn a_call_that_comes_twice_runs_once() {
+    let command = json!({"cmd": "echo ran >> runs"});
+    let call = script::call("c1", "exec_command", command.clone());
+    let answer = script::response([call.clone(), call]);
+    let mut last = script::message("done");
+    last["item"]["id"] = "m1".into();
+    let last = script::response([last.clone(), last]);
+    let server = ModelServer::strict(json!([answer, last]), Strict::default()).unwrap();
+    let (ended, lab) = run(&server, &[]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(lab.workspace.read("runs").unwrap(), "ran\n", "{ended:#?}");
+    let events = ended.events();
+    assert_eq!(completed(&events, "command_execution").len(), 1, "{ended:#?}");
+    assert_eq!(completed(&events, "agent_message").len(), 1, "{ended:#?}");
+    for id in ["c1", "m1"] {
+        let says = format!("sent items twice: `{id}`");
+        assert!(ended.stdout.contains(&says), "{ended:#?}");
+    }
+
+    // Chat Completions: the same id and arguments twice in one answer, and again in the next one, where a
+    // server that counts from zero means another call.
+    let call = |index| testkit::chat::call(index, "call_0", "exec_command", command.clone());
+    let script = json!([
+        testkit::chat::answer([call(0), call(1)]),
+        testkit::chat::answer([call(0)]),
+        testkit::chat::answer([testkit::chat::text("done")]),
+    ]);
+    let server = ModelServer::strict(script, Strict::default()).unwrap();
+    let (ended, lab) = run(&server, &["-c", "model_providers.mock.wire_api=chat"]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(lab.workspace.read("runs").unwrap(), "ran\nran\n", "{ended:#?}");
 }
 
 /// An unpaired surrogate in the arguments of a call, which are JSON within JSON: the call runs.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use testkit::reference::NotificationSchema;
 use testkit::{Lab, ModelServer, script};
 
 use crate::run::{Run, lab_for};
@@ -35,6 +36,26 @@ fn with_the_real_binary() {
     check(&[(codex, ""), (ours, "fork"), (codex, "resume"), (ours, "fork"), (codex, "resume")]);
     exported(codex);
     locked(codex);
+}
+
+/// The copy of its schema that other tests compare our kinds with has the kinds that it prints.
+#[test]
+fn the_kept_schema_has_the_published_kinds() {
+    let codex = match codex() {
+        Ok(codex) => codex,
+        Err(reason) => return npm::skip("the schema of Codex", &reason),
+    };
+    let lab = Lab::new().unwrap();
+    let mut command = lab.command(&codex);
+    command.args(["app-server", "generate-json-schema", "--experimental", "--out"]);
+    let output = command.arg(lab.workspace.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = lab.workspace.read("ServerNotification.json").unwrap();
+    let (printed, kept) = (NotificationSchema::parse(&text).unwrap(), NotificationSchema::kept());
+    assert_eq!(printed.methods(), kept.methods());
+    for definition in ["ThreadItem", "CodexErrorInfo", "TurnStatus", "CommandExecutionStatus"] {
+        assert_eq!(printed.kinds(definition), kept.kinds(definition), "{definition}");
+    }
 }
 
 /// Installs the published binary, unless it is already installed.

@@ -30,13 +30,13 @@ const OUTPUT_BYTES: usize = 3_000;
 fn killed_at_any_moment() {
     let kills = std::env::var("HEDDLE_TEST_KILLS").ok().map_or(KILLS, |text| text.parse().unwrap());
     let (done, shown) = (AtomicU64::new(0), AtomicU64::new(0));
-    // How long an undisturbed turn takes on this machine now.
-    let whole_us = {
+    let undisturbed = {
         let server = ModelServer::start(model()).unwrap();
         let lab = lab_for(&server);
         let ended = Run::start(exec(&lab, &["-s", "workspace-write", "work"])).end();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        ended.took.as_micros() as u64
+        let lines = ended.stdout.lines().count() as u64;
+        Undisturbed { lines, us_per_line: ended.took.as_micros() as u64 / lines }
     };
     thread::scope(|scope| {
         for worker in 0..PARALLEL {
@@ -44,7 +44,7 @@ fn killed_at_any_moment() {
             scope.spawn(move || {
                 let mut seed = 0x9e37_79b9 * (worker as u64 + 1);
                 while done.load(Ordering::Relaxed) < kills {
-                    let (kills, commands) = one_thread(&mut seed, whole_us);
+                    let (kills, commands) = one_thread(&mut seed, undisturbed);
                     done.fetch_add(kills, Ordering::Relaxed);
                     shown.fetch_add(commands, Ordering::Relaxed);
                 }
@@ -55,9 +55,16 @@ fn killed_at_any_moment() {
     assert!(shown >= kills / 10, "only {shown} commands came to their end");
 }
 
+/// What a turn prints that nobody kills, and how quickly.
+#[derive(Clone, Copy)]
+struct Undisturbed {
+    lines: u64,
+    us_per_line: u64,
+}
+
 /// Kills the processes of one thread until its turn has ended; returns the number of kills, and of commands
 /// shown as completed.
-fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
+fn one_thread(seed: &mut u64, undisturbed: Undisturbed) -> (u64, u64) {
     let server = ModelServer::start(model()).unwrap();
     let lab = lab_for(&server);
     let mut seen = Seen::default();
@@ -75,7 +82,11 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
         // Early runs are killed early, later ones get further; the last is not killed.
         let alone = kills >= 8;
         if !alone {
-            let wait = Duration::from_micros(next(seed) % whole_us);
+            // First a random line, then a random time: by time alone, all kills would come before the first command
+            // has ended wherever a machine becomes busier than it was for the undisturbed turn.
+            let lines = next(seed) % undisturbed.lines;
+            run.wait_for_lines(lines as usize);
+            let wait = Duration::from_micros(next(seed) % (4 * undisturbed.us_per_line));
             let begun = Instant::now();
             while begun.elapsed() < wait {
                 thread::sleep(Duration::from_micros(200));

@@ -3,14 +3,13 @@
 //! They come from npm and PyPI; without those the tests say so and pass.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::interop::codex;
 use crate::local::Local;
-use crate::npm;
+use crate::{npm, pypi};
 
 const NPM: &str = r#"{
   "name": "heddle-openai-test",
@@ -104,33 +103,13 @@ fn of_npm() {
 
 #[test]
 fn of_pypi() {
-    let folder = match pip() {
+    let folder = match pypi::install("openai-python", &[PYPI]) {
         Ok(folder) => folder,
         Err(reason) => return npm::skip("the openai client of PyPI", &reason),
     };
     let mut python = Command::new("python3");
     python.args(["-c", PYTHON]).env("PYTHONPATH", folder);
     check(python);
-}
-
-/// Installs the Python client next to the build, unless it is already installed.
-fn pip() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openai-python");
-    let stamp = folder.join("installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == PYPI) {
-        return Ok(folder);
-    }
-    fs::create_dir_all(&folder).unwrap();
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]);
-    pip.arg("--target").arg(&folder).arg(PYPI);
-    let done = pip.output().map_err(|error| format!("`python3` cannot be run: {error}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("pip could not install it: {}", said.trim()));
-    }
-    fs::write(stamp, PYPI).unwrap();
-    Ok(folder)
 }
 
 /// The reference itself runs a turn with our daemon, and does what the model says.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod app_server;
+mod app_server_sockets;
 mod bad_input;
 mod chat;
 mod commentary;
@@ -10,6 +11,8 @@ mod daemon;
 mod decode;
 mod enclosed;
 mod endpoint_calls;
+mod examples;
+mod files;
 mod https;
 mod interop;
 mod kill;
@@ -23,6 +26,8 @@ mod npm;
 mod poisoned;
 mod policy;
 mod process;
+mod pypi;
+mod python_sdk;
 mod resume;
 mod run;
 mod sandbox;
@@ -31,6 +36,8 @@ mod sdk;
 mod steps;
 mod streaming;
 mod threads;
+mod tools;
+mod transports;
 mod typing;
 mod wire;
 

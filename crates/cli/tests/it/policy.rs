@@ -53,6 +53,41 @@ fn explanations() {
     );
 }
 
+/// What is explained is what the gate sees when a model makes the call, and it decides the same.
+#[test]
+fn what_is_explained_is_what_is_judged() {
+    let rules = format!("{RULES}prefix_rule(pattern=[\"bash\"], decision=\"prompt\")\n");
+    for (words, call) in [
+        (&["touch allowed"][..], json!({"cmd": "touch allowed"})),
+        (&["touch", "allowed"], json!({"cmd": "touch allowed"})),
+        (&["bash", "-lc", "touch allowed"], json!({"cmd": "touch allowed", "shell": "bash"})),
+        (&["/bin/bash", "-lc", "touch allowed"], json!({"cmd": "touch allowed", "shell": "bash"})),
+        (&["sh", "-c", "git push"], json!({"cmd": "git push", "shell": "sh", "login": false})),
+        (&["bash", "-c", "true"], json!({"cmd": "true", "shell": "bash", "login": false})),
+        (&["bash -lc 'touch allowed'"], json!({"cmd": "bash -lc 'touch allowed'"})),
+        (&["bash", "-c", "true", "x"], json!({"cmd": "bash -c true x"})),
+        (&["dash", "-c", "touch allowed"], json!({"cmd": "dash -c 'touch allowed'"})),
+    ] {
+        let script = json!([
+            script::response([script::call("c", "exec_command", call)]),
+            script::response([script::message("Done.")]),
+        ]);
+        let server = ModelServer::start(script).unwrap();
+        let lab = lab_for(&server);
+        lab.home.write("rules/a.rules", &rules).unwrap();
+        let explained = explain(&lab, &[&["-s", "read-only", "--"], words].concat());
+        let command = exec(&lab, &["-s", "read-only", "--include-refused", "go"]);
+        let ended = Run::start(command).end();
+        let items = ended.events();
+        let item = &items.iter().find(|event| event["type"] == "item.completed").unwrap()["item"];
+        assert_eq!(item["command"], explained["command"], "{words:?} {ended:#?}");
+        let declined = item["status"] == "declined";
+        assert_eq!(declined, explained["decision"] == "refuse", "{words:?} {explained} {item}");
+        let outside = lab.workspace.path().join("allowed").exists();
+        assert_eq!(outside, explained["place"] == "outside", "{words:?} {explained} {item}");
+    }
+}
+
 #[test]
 fn project_rules_apply_only_if_trusted() {
     for (trust, decision) in [("untrusted", "run"), ("trusted", "refuse")] {

@@ -250,6 +250,21 @@ fn rules_and_environment_are_sent_once() {
     assert_eq!((count(&server, "be brief"), count(&server, "be verbose")), (1, 1));
 }
 
+/// As with `resume`, the newest thread of the directory needs no name, and the argument is then the prompt.
+#[test]
+fn the_newest_thread_is_forked() {
+    let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    let first = id(&run(&lab, &["q1"]));
+    let fork = id(&run(&lab, &["fork", "--last", "q2"]));
+    assert_ne!(fork, first);
+    let input = server.requests().last().unwrap().body["input"].to_string();
+    assert!(input.contains("q1") && input.contains("q2"), "{input}");
+    // Without a prompt it only forks, and the newest one is now that fork.
+    let only = id(&run(&lab, &["fork", "--last", "--all"]));
+    assert!(only != first && only != fork);
+    assert_eq!(server.requests().len(), 2);
+}
+
 #[test]
 fn threads_that_do_not_exist() {
     let (_server, lab) = start(json!([say("one")]));
@@ -258,7 +273,10 @@ fn threads_that_do_not_exist() {
         (&["resume", "no such name", "x"], "there is no thread"),
         (&["resume", "--last", "x"], "there is no thread"),
         (&["fork", "01a1e26e-392c-7690-abfb-eb0dc0cda447"], "there is no thread"),
+        (&["fork", "--last", "x"], "there is no thread"),
+        (&["fork", "try it with a lock"], "add --last"),
         (&["resume"], "which thread?"),
+        (&["fork"], "which thread?"),
     ] {
         let ended = Run::start(exec(&lab, args)).end();
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);

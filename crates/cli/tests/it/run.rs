@@ -112,6 +112,15 @@ impl Run {
         }
     }
 
+    /// Waits until `count` lines have been printed, or until no more can come.
+    #[track_caller]
+    pub(crate) fn wait_for_lines(&self, count: usize) {
+        let came = self
+            .stdout
+            .wait(LIMIT, |seen| seen.bytes().filter(|&byte| byte == b'\n').count() >= count);
+        assert!(came || self.stdout.wait_end(Duration::ZERO), "fewer than {count} lines: {self:?}");
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

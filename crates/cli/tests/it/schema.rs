@@ -76,6 +76,76 @@ fn answers_are_checked() {
     failed(&[&long], &["at /ok: expected boolean, got \"xxx"]);
 }
 
+/// `--output-retries` says how often the model may correct its answer.
+#[test]
+fn the_number_of_corrections_can_be_set() {
+    let good = r#"{"ok":true}"#;
+    for (retries, answers, code, requests) in [
+        ("0", &["no", good][..], 1, 1),
+        ("2", &["no", "[]", good], 0, 3),
+        ("2", &["no", "[]", "{}", good], 1, 3),
+    ] {
+        for args in [
+            vec!["--output-retries", retries],
+            vec!["-c", &format!("limits.output_retries={retries}")],
+        ] {
+            let (ended, file, bodies) = run(answers, &[args.as_slice(), &["go"]].concat());
+            assert_eq!((ended.code, bodies.len()), (Some(code), requests), "{retries} {ended:#?}");
+            assert_eq!(file, if code == 0 { good } else { "as it was" }, "{ended:#?}");
+        }
+    }
+    let (ended, _, bodies) = run(&["no"], &["--output-retries", "0", "go"]);
+    assert!(ended.stderr.contains("does not match the output schema: at the whole"), "{ended:#?}");
+    assert!(!bodies[0].to_string().contains("does not follow"));
+    for (args, says) in [
+        (&["--output-retries", "11", "go"][..], "11 is not in 0..=10"),
+        (&["--output-retries", "-1", "go"], "--output-retries"),
+    ] {
+        let (ended, _, bodies) = run(&[good], args);
+        assert_eq!((ended.code, bodies.len()), (Some(2), 0), "{ended:#?}");
+        assert!(ended.stderr.contains(says), "{ended:#?}");
+    }
+    let server = ModelServer::start(json!([])).unwrap();
+    let ended = Run::start(exec(&lab_for(&server), &["--output-retries", "1", "go"])).end();
+    assert_eq!(ended.code, Some(2), "{ended:#?}");
+    assert!(ended.stderr.contains("--output-retries requires --output-schema"), "{ended:#?}");
+}
+
+/// A schema goes out as it is. If the provider refuses the request, stderr says what strict providers take.
+#[test]
+fn a_refused_schema_is_explained() {
+    let error = json!({ "error": { "message": "Invalid schema for response_format" } });
+    let server = ModelServer::start(json!([script::status(400, error)])).unwrap();
+    let lab = lab_for(&server);
+    for (schema, says) in [
+        (SCHEMA, &[][..]),
+        (
+            r#"{"type":"object","properties":{"ok":{"type":"boolean"}}}"#,
+            &[
+                "strict form",
+                r#"{"ok":{"type":["boolean","null"]}},"required":["ok"],"additionalProperties":false}"#,
+            ],
+        ),
+        (
+            r#"{"type":"object","properties":{"a":{},"b":{"type":"object","additionalProperties":{}}}}"#,
+            &[
+                "at /properties/a: `type`: say what",
+                "at /properties/b: `additionalProperties`: name all",
+            ],
+        ),
+    ] {
+        lab.workspace.write("schema.json", schema).unwrap();
+        let ended = Run::start(exec(&lab, &["--output-schema", "schema.json", "go"])).end();
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        assert_eq!(ended.stderr.contains("output schema"), !says.is_empty(), "{ended:#?}");
+        for text in says {
+            assert!(ended.stderr.contains(text), "{text} {ended:#?}");
+        }
+    }
+    let sent = server.requests().last().unwrap().body["text"]["format"]["schema"].clone();
+    assert!(sent.get("additionalProperties").is_none(), "{sent}");
+}
+
 /// A schema may come from a process substitution: `<(…)`.
 #[test]
 fn a_schema_can_be_a_pipe() {

@@ -185,7 +185,10 @@ fn usage_errors() {
     write(&lab, 1, Path::new("/w"), &["x"]);
     let long = "word ".repeat(1000);
     let cases: [(&[&str], &str); 22] = [
-        (&["show", "nobody"], "there is no thread `nobody`"),
+        (
+            &["show", "nobody"],
+            "there is no thread `nobody`; give an id, its first four or more digits, or a name; `heddle threads list --all`",
+        ),
         (&["show", "01a"], "there is no thread `01a`"),
         (&["show", "01a1e26e-ffff-7690-abfb-eb0dc0cda447"], "there is no thread 01a1e26e-ffff"),
         (&["archive", "nobody"], "there is no thread"),
@@ -203,7 +206,7 @@ fn usage_errors() {
         (&["list", "--cursor", "x"], "is not a valid cursor"),
         (&["list", "-n", "0"], "0"),
         (&["search"], "WORD"),
-        (&["search", "--raw", "a AND"], "invalid search expression"),
+        (&["search", "--raw", "a AND"], "; omit --raw to search for plain words"),
         (&["search", &long], "the search is too long"),
         (&["revert", "01a1e26e"], "--turns"),
         (&["revert", "01a1e26e"], "--to"),
@@ -449,6 +452,12 @@ fn checks_and_repairs() {
     check(&lab, &["fsck", "--repair"], 0, &["repaired: ", "no damage"], &[]);
     assert!(fs::read(&path).unwrap().starts_with(&whole), "what is whole stays");
     check(&lab, &["fsck"], 0, &["no damage"], &[]);
+    let last = whole.split_inclusive(|byte| *byte == b'\n').next_back().unwrap();
+    file.write_all(last).unwrap();
+    check(&lab, &["fsck"], 0, &["note: ", "line 14 (", "in the file twice", "no damage"], &[]);
+    let lines = json_lines(&check(&lab, &["fsck", "--json"], 0, &[], &[]).stdout);
+    assert_eq!(lines[0]["notes"][0]["what"], "doubled");
+    assert_eq!(lines[0]["notes"][0]["lines"], serde_json::json!([14, 14]));
 }
 
 #[test]

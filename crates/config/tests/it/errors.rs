@@ -58,7 +58,7 @@ fn wrong_types() {
         &["model = 'm'"],
         None,
         &["hide_agent_reasoning=yes"],
-        "-c hide_agent_reasoning:1:22: `hide_agent_reasoning` must be a boolean, but this is a \
+        "setting hide_agent_reasoning:1:22: `hide_agent_reasoning` must be a boolean, but this is a \
          string\n  |\n1 | hide_agent_reasoning=yes\n  |                      ^^^\nWrite true or \
          false, without quotes.",
     );
@@ -66,7 +66,7 @@ fn wrong_types() {
         &["tools.view_image = true"],
         None,
         &["tools.view_image= 1979-05-27"],
-        "-c tools.view_image:1:19: `tools.view_image` must be a boolean or a table, but \
+        "setting tools.view_image:1:19: `tools.view_image` must be a boolean or a table, but \
          this is a date or time\n  |\n1 | tools.view_image= 1979-05-27\n  |                   \
          ^^^^^^^^^^\nWrite true or false, or a table with the key enabled.",
     );
@@ -88,7 +88,7 @@ fn bad_values() {
         &[],
         None,
         &["model="],
-        "-c model:1:7: `model` must not be empty\n  |\n1 | model=\n  |       ^\nName a model, or \
+        "setting model:1:7: `model` must not be empty\n  |\n1 | model=\n  |       ^\nName a model, or \
          remove this setting to use the default.",
     );
     check(

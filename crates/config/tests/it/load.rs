@@ -2,9 +2,9 @@
 
 use crate::{layers, options};
 use config::{
-    ApprovalPolicy, Config, GranularApproval, Inherit, Project, Provider, ReasoningEffort,
-    ReasoningSummary, SandboxMode, ShellEnvironment, Tools, TrustLevel, Verbosity, Warning,
-    WebSearch, WireApi, WorkspaceWrite,
+    ApprovalPolicy, AttachmentKind, Config, GranularApproval, Inherit, Project, Provider,
+    ReasoningEffort, ReasoningSummary, SandboxMode, ShellEnvironment, Tools, TrustLevel, Verbosity,
+    Warning, WebSearch, WireApi, WorkspaceWrite,
 };
 
 /// Loads without warnings and compares the whole configuration with the default one after `change`.
@@ -59,6 +59,10 @@ fn every_setting() {
             c.limits.answer_seconds_max = Some(7);
         },
     );
+    check_text("[limits]\nseconds_max = 3\ntokens_max = 4", |c| {
+        c.limits.seconds_max = Some(3);
+        c.limits.tokens_max = Some(4);
+    });
     check_text("[limits]\nrequests_max = 5\ncalls_max = 6", |c| {
         c.limits.requests_max = Some(5);
         c.limits.calls_max = Some(6);
@@ -150,6 +154,7 @@ fn providers() {
                 env_key_instructions = 'i'\nhttp_headers = { H = 'v' }\n\
                 env_http_headers = { E = 'V' }\nquery_params = { q = '1' }\nwire_api = 'chat'\n\
                 dialect = 'hermes'\ncall_paths = ['$.do[]']\ncalls_in_arguments = true\n\
+                attachments = ['pdfs']\n\
                 request_max_retries = 0\nstream_max_retries = 100\nstream_idle_timeout_ms = 1\n\
                 requires_openai_auth = true\nsupports_websockets = true";
     check_text(text, |c| {
@@ -166,6 +171,7 @@ fn providers() {
             dialect: Some("hermes".into()),
             call_paths: vec!["$.do[]".into()],
             calls_in_arguments: true,
+            attachments: Some(vec![AttachmentKind::Pdfs]),
             request_max_retries: 0,
             stream_max_retries: 100,
             stream_idle_timeout_ms: 1,

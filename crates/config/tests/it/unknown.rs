@@ -36,7 +36,7 @@ fn places() {
         &[
             "a.toml:2:1: unknown configuration field `rrr`",
             "b.toml:1:1: unknown configuration field `qqq`",
-            "-c shell_environment_policy.sss:1:26: unknown configuration field \
+            "setting shell_environment_policy.sss:1:26: unknown configuration field \
              `shell_environment_policy.sss`",
         ],
     );
@@ -44,7 +44,7 @@ fn places() {
         &[],
         None,
         &["tools={ zzz = 1 }"],
-        &["-c tools:1:9: unknown configuration field `tools.zzz`"],
+        &["setting tools:1:9: unknown configuration field `tools.zzz`"],
     );
     // A profile's key is reported once, where it is written, whether the profile is chosen or not.
     let text = "[profiles.x]\nqqq = 1\nprofiles.y.model = 'm'\n[profiles.z]\nrrr = 1";

@@ -7,6 +7,10 @@ use protocol::item::{Item, ItemBody, Status};
 
 use super::{Action, Turn};
 use crate::approval::{self, Question};
+use crate::call::bound_text;
+
+/// Longest reason of a refusal that an item has, in bytes.
+const REFUSAL_BYTES_MAX: usize = 1024;
 
 impl Turn {
     /// Asks the question of a waiting call.
@@ -25,6 +29,12 @@ impl Turn {
     pub(super) fn on_answer(&mut self, id: ApprovalId, answer: Answer) {
         let Some((key, request)) = self.approvals.close(id) else { return };
         let answer = approval::within(&request, answer);
+        if let Some(refusal) = answer.refusal()
+            && let Some(decision) =
+                self.call_items.get_mut(&key).and_then(|item| item.decision.as_mut())
+        {
+            decision.refusal = Some(bound_text(refusal.to_owned(), REFUSAL_BYTES_MAX));
+        }
         let resolution = Resolution::Answered(answer.clone());
         self.emit(Event::ApprovalResolved { id, resolution });
         if answer != Answer::Cancel {

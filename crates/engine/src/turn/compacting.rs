@@ -228,7 +228,7 @@ impl Turn {
         let room = self.compaction.room();
         let Some((compacted, shortened)) = self.context.compact(ending, room) else {
             let cause = "the history could not be replaced without losing what must stay";
-            return self.fail_by_limit(cause.to_owned());
+            return self.fail_by_limit(None, cause.to_owned());
         };
         self.keep(Persist::Compacted(compacted));
         self.context_tokens = 0;

@@ -29,6 +29,7 @@ impl Turn {
     /// Adds input of the user to the history and to the log, and shows it.
     pub(super) fn push_user(&mut self, input: UserTurnInput) {
         let UserTurnInput { item, message } = input;
+        self.attached.note(&item);
         self.push(Origin::User, item);
         self.user_messages += 1;
         let item = Item {

@@ -5,20 +5,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use protocol::error::{ErrorClass, Limit, LimitKind, SampleError};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Status, ToolCall};
 use protocol::open::{Open, Raw};
 use protocol::persist::Persist;
 use protocol::responses::{
-    CallOutput, Completion, KnownItem, Message, ResponseItem, StreamEvent, is_failure,
+    CallOutput, Completion, FunctionCall, KnownItem, Message, ResponseItem, StreamEvent, is_failure,
 };
 use protocol::usage::TotalledUsage;
 
-use super::{Action, Failure, Purpose, State, Turn, hosted};
+use super::received::Seen;
+use super::{Action, Failure, Purpose, State, Turn, hosted, received};
 use crate::call::{self, EndpointOnlyCall, Taken};
 use crate::context::{self, Origin};
 use protocol::call::{Call, Payload};
+
+/// Longest id of a server that an item keeps, in bytes.
+const PROVIDER_ID_BYTES_MAX: usize = 256;
 
 /// An item that is being streamed.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub(super) struct Streaming {
     id: ItemId,
     server_id: Option<String>,
     kind: Kind,
+    /// The server's id, if the item has it as its own.
+    provider_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +51,10 @@ pub(super) struct Unshown {
     kinds: BTreeMap<String, u32>,
     /// Outputs without a call here, by call id.
     outputs: BTreeSet<String>,
+    /// Ids of items that were completed twice.
+    repeats: BTreeSet<String>,
+    /// Whether a call was started and never completed.
+    call: bool,
     /// Whether there was text for a message that was never completed.
     text: bool,
     /// Whether a message was completed.
@@ -61,6 +72,12 @@ impl Unshown {
     fn output(&mut self, call_id: &str) {
         if self.outputs.len() < KINDS_MAX {
             self.outputs.insert(clip(call_id));
+        }
+    }
+
+    fn repeat(&mut self, id: &str) {
+        if self.repeats.len() < KINDS_MAX {
+            self.repeats.insert(clip(id));
         }
     }
 }
@@ -89,22 +106,16 @@ impl Turn {
                 self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
             }
             (_, StreamEvent::Completed(completion)) => {
-                self.usage += completion.usage;
-                self.turn_usage += completion.usage;
-                self.context_tokens = completion.total_tokens;
-                self.compaction.note_completed(purpose, self.is_full());
-                let total_tokens = completion.total_tokens;
-                self.keep(Persist::Usage {
-                    answer: TotalledUsage { usage: completion.usage, total_tokens },
-                    turn: self.turn_usage.into(),
-                    thread: self.usage.into(),
-                });
-                self.close_stream(purpose, Ok(completion));
+                self.on_completed(purpose, completion, now_ms);
             }
             (Purpose::Answer, StreamEvent::ItemAdded(Open::Known(item))) => self.on_added(&item),
+            (Purpose::Summary, StreamEvent::ItemAdded(Open::Known(item))) => {
+                self.received.start(&item);
+            }
             (Purpose::Answer, StreamEvent::TextDelta(text)) => {
                 self.on_delta(Kind::Message, DeltaPart::Message, text);
             }
+            (Purpose::Summary, StreamEvent::TextDelta(text)) => self.received.add_loose_text(&text),
             (Purpose::Answer, StreamEvent::SummaryDelta { part, text }) => {
                 self.on_delta(Kind::Reasoning, DeltaPart::Summary(part), text);
             }
@@ -112,20 +123,51 @@ impl Turn {
                 self.on_delta(Kind::Reasoning, DeltaPart::Reasoning(part), text);
             }
             (Purpose::Answer, StreamEvent::ItemDone(item)) => self.on_done(item),
-            (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
-                self.compaction.set_summary(message.content.text());
+            (Purpose::Summary, StreamEvent::ItemDone(item)) => {
+                self.received.complete(&item);
+                if let Open::Known(KnownItem::Message(message)) = item {
+                    self.compaction.set_summary(message.content.text());
+                }
             }
             (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
             // A summary is not shown, and an item of an unknown kind only when it is complete.
-            (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
+            (_, StreamEvent::ItemAdded(_)) => {}
             (
                 Purpose::Summary,
-                StreamEvent::TextDelta(_)
-                | StreamEvent::SummaryDelta { .. }
-                | StreamEvent::ReasoningDelta { .. },
+                StreamEvent::SummaryDelta { .. } | StreamEvent::ReasoningDelta { .. },
             ) => {}
         }
         self.stop_listening(purpose);
+    }
+
+    /// Ends a complete answer, unless it lacks what it began.
+    fn on_completed(&mut self, purpose: Purpose, completion: Completion, now_ms: u64) {
+        if let Some(text) = self.received.take_loose_message() {
+            match purpose {
+                Purpose::Answer => self.on_done(Open::Known(context::assistant_message(text))),
+                Purpose::Summary => self.compaction.set_summary(text),
+            }
+        }
+        self.usage += completion.usage;
+        self.turn_usage += completion.usage;
+        let total_tokens = completion.total_tokens;
+        self.keep(Persist::Usage {
+            answer: TotalledUsage { usage: completion.usage, total_tokens },
+            turn: self.turn_usage.into(),
+            thread: self.usage.into(),
+        });
+        if purpose == Purpose::Answer && self.received.has_half_call() {
+            // A call that is not complete cannot be run, and to end the turn here would be to lose it.
+            if !self.received.has_content() {
+                let message = "the endpoint ended its answer in the middle of a call";
+                let error = SampleError::new(ErrorClass::Disconnected, message);
+                return self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
+            }
+            self.unshown.call = true;
+        }
+        self.context_tokens = total_tokens;
+        self.compaction.note_completed(purpose, self.is_full());
+        self.close_stream(purpose, Ok(completion));
     }
 
     /// Counts bytes of an answer that arrived by `now_ms`.
@@ -136,14 +178,18 @@ impl Turn {
         let took = now_ms.saturating_sub(began_ms);
         if self.answer_bytes > limits.answer_bytes_max {
             let max = limits.answer_bytes_max;
-            self.limit_reached = Some(format!(
-                "an answer reached the limit of {max} bytes (`limits.answer_bytes_max`)"
-            ));
+            let message =
+                format!("an answer reached the limit of {max} bytes (`limits.answer_bytes_max`)");
+            self.limit_reached =
+                Some((Limit { kind: LimitKind::AnswerBytes, value: max }, message));
         } else if u128::from(took) > limits.answer_time_max.as_millis() {
-            let max = limits.answer_time_max.as_secs();
-            self.limit_reached = Some(format!(
-                "an answer reached the limit of {max} s (`limits.answer_seconds_max`)"
-            ));
+            let max = limits.answer_time_max;
+            let message = format!(
+                "an answer reached the limit of {} s (`limits.answer_seconds_max`)",
+                max.as_secs()
+            );
+            let value = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
+            self.limit_reached = Some((Limit { kind: LimitKind::AnswerTime, value }, message));
         }
         self.stop_listening(purpose);
     }
@@ -159,7 +205,9 @@ impl Turn {
         self.answer_items += 1;
         let max = self.options.limits.answer_items_max;
         if self.answer_items > max {
-            self.limit_reached = Some(format!("an answer reached the limit of {max} items"));
+            let limit = Limit { kind: LimitKind::AnswerItems, value: max.into() };
+            self.limit_reached =
+                Some((limit, format!("an answer reached the limit of {max} items")));
         }
     }
 
@@ -183,7 +231,7 @@ impl Turn {
     /// Warns about content of the answer that is not shown. A broken stream is requested again, so items that
     /// it only started are not lost.
     fn name_unshown(&mut self, is_whole: bool) {
-        let Unshown { unreadable, kinds, outputs, text, message } =
+        let Unshown { unreadable, kinds, outputs, repeats, call, text, message } =
             std::mem::take(&mut self.unshown);
         let mut warnings = Vec::new();
         if is_whole && unreadable > 0 {
@@ -214,7 +262,19 @@ impl Turn {
                 ids.join(", ")
             ));
         }
+        if !repeats.is_empty() {
+            let ids: Vec<_> = repeats.iter().map(|id| format!("`{id}`")).collect();
+            warnings.push(format!(
+                "the endpoint sent items twice: {}; each counts once, and a call runs once",
+                ids.join(", ")
+            ));
+        }
+        if is_whole && call {
+            let text = "the endpoint ended its answer in the middle of a call, which was not run";
+            warnings.push(text.to_owned());
+        }
         if is_whole && text && !message {
+            self.received.note_loss_named();
             let text = "the endpoint ended its answer in the middle of a message; the partial \
                         message is not kept";
             warnings.push(text.to_owned());
@@ -225,15 +285,33 @@ impl Turn {
     /// Discards items that were started and will not be finished.
     pub(super) fn discard_streaming(&mut self) {
         for open in std::mem::take(&mut self.streaming) {
-            self.emit(Event::ItemDiscarded(open.id));
+            self.discard(open);
         }
     }
 
     fn on_added(&mut self, item: &KnownItem) {
+        self.received.start(item);
         let Some((kind, server_id, body)) = shown(item) else { return };
         let id = self.new_item();
-        self.streaming.push(Streaming { id, server_id, kind });
-        self.emit(Event::ItemStarted(Item::new(id, body)));
+        let provider_id = self.claim(server_id.as_deref());
+        let item = Item { provider_id: provider_id.clone(), ..Item::new(id, body) };
+        self.streaming.push(Streaming { id, server_id, kind, provider_id });
+        self.emit(Event::ItemStarted(item));
+    }
+
+    fn discard(&mut self, open: Streaming) {
+        // The same item may come again, in another attempt.
+        if let Some(id) = &open.provider_id {
+            self.provider_ids.remove(id);
+        }
+        self.emit(Event::ItemDiscarded(open.id));
+    }
+
+    /// Returns a server's id of an item, unless it is too long, or another item of the turn has it: small servers number
+    /// the items of each answer from zero.
+    fn claim(&mut self, server_id: Option<&str>) -> Option<String> {
+        let id = server_id.filter(|id| (1..=PROVIDER_ID_BYTES_MAX).contains(&id.len()))?;
+        self.provider_ids.insert(id.to_owned()).then(|| id.to_owned())
     }
 
     fn on_delta(&mut self, kind: Kind, part: DeltaPart, text: String) {
@@ -243,10 +321,14 @@ impl Turn {
             self.emit(Event::Delta { item, part, text });
         } else if kind == Kind::Message {
             self.unshown.text = true;
+            self.received.add_loose_text(&text);
         }
     }
 
     fn on_done(&mut self, item: ResponseItem) {
+        if self.is_repeat(&item) {
+            return self.skip_repeat(&item);
+        }
         let mut item = match item {
             Open::Known(item) => item,
             Open::Unknown(raw) => return self.on_unknown(raw),
@@ -256,24 +338,23 @@ impl Turn {
         }
         let mut completed = None;
         if let Some((kind, server_id, body)) = shown(&item) {
-            let id = self.finish_streaming(kind, server_id.as_deref()).unwrap_or_else(|| {
-                let id = self.new_item();
-                self.emit(Event::ItemStarted(Item::new(id, body.begun())));
-                id
-            });
-            completed = Some(Item::new(id, body));
+            let (id, provider_id) = match self.finish_streaming(kind, server_id.as_deref()) {
+                Some(open) => (open.id, open.provider_id),
+                None => {
+                    let (id, provider_id) = (self.new_item(), self.claim(server_id.as_deref()));
+                    let begun = Item::new(id, body.begun());
+                    let provided = provider_id.clone();
+                    self.emit(Event::ItemStarted(Item { provider_id: provided, ..begun }));
+                    (id, provider_id)
+                }
+            };
+            completed = Some(Item { provider_id, ..Item::new(id, body) });
         }
         match item {
             KnownItem::FunctionCall(mut call) => {
                 let id = call.call_id.clone();
                 call.call_id = self.context.unique_call_id(&id);
-                // A tool in a namespace is not the tool of the same name without one.
-                let name = match &call.namespace {
-                    Some(namespace) if !namespace.is_empty() => {
-                        format!("{namespace}.{}", call.name)
-                    }
-                    _ => call.name.clone(),
-                };
+                let name = tool_name(&call);
                 let (call_id, whole) = (call.call_id.clone(), call.is_whole());
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
@@ -308,6 +389,40 @@ impl Turn {
         }
     }
 
+    /// Records a complete item, and returns whether it repeats one of this answer; `received` says when.
+    fn is_repeat(&mut self, item: &ResponseItem) -> bool {
+        match self.received.complete(item) {
+            Seen::No => false,
+            Seen::SameItem => true,
+            Seen::SameCall => match item {
+                // An endpoint that runs calls in several rounds of one answer may number them from zero in
+                // each. Nothing of that runs here.
+                Open::Known(KnownItem::FunctionCall(call)) => {
+                    self.options.tools.contains_key(&tool_name(call))
+                        || !self.calls.was_given(&call.call_id)
+                }
+                Open::Known(KnownItem::CustomToolCall(call)) => {
+                    self.options.tools.contains_key(&call.name)
+                        || !self.calls.was_given(&call.call_id)
+                }
+                _ => true,
+            },
+        }
+    }
+
+    /// Names an item that turned out to be a repeat, and withdraws what was shown of it.
+    fn skip_repeat(&mut self, item: &ResponseItem) {
+        if let Open::Known(item) = item
+            && let Some((kind, id, _)) = shown(item)
+            && let fits = (|open: &Streaming| open.kind == kind && open.server_id == id)
+            && let Some(index) = self.streaming.iter().position(fits)
+        {
+            let open = self.streaming.remove(index);
+            self.discard(open);
+        }
+        self.unshown.repeat(&received::name(item).unwrap_or_default());
+    }
+
     /// Keeps arguments that are refused for their size out of the history, which would carry them forever.
     fn leave_out(&self, arguments: &mut String, instead: &str) {
         if arguments.len() > self.options.limits.argument_bytes_max {
@@ -317,7 +432,7 @@ impl Turn {
 
     /// Finds the item that a complete one finishes: by id, else the oldest of its kind if only one of the two
     /// has an id. Some endpoints set the id late, or only once.
-    fn finish_streaming(&mut self, kind: Kind, server_id: Option<&str>) -> Option<ItemId> {
+    fn finish_streaming(&mut self, kind: Kind, server_id: Option<&str>) -> Option<Streaming> {
         let find = |fits: fn(Option<&str>, Option<&str>) -> bool| {
             let fits =
                 |open: &Streaming| open.kind == kind && fits(open.server_id.as_deref(), server_id);
@@ -325,7 +440,7 @@ impl Turn {
         };
         let index = find(|open, whole| open == whole)
             .or_else(|| find(|open, whole| open.is_none() || whole.is_none()))?;
-        Some(self.streaming.remove(index).id)
+        Some(self.streaming.remove(index))
     }
 
     /// Queues, holds or answers a call whose endpoint id is `id`; `call` documents who runs what.
@@ -341,7 +456,8 @@ impl Turn {
             let message =
                 format!("the turn reached its limit of {max} tool calls (`limits.calls_max`)");
             self.answer(id, call, format!("not run: {message}"));
-            self.limit_reached = Some(message);
+            let limit = Limit { kind: LimitKind::Calls, value: max.into() };
+            self.limit_reached = Some((limit, message));
         } else if let Some(output) = self.calls.take_early(id) {
             let refusal = String::new();
             self.calls.push_held(id, call, EndpointOnlyCall { item, refusal });
@@ -353,7 +469,10 @@ impl Turn {
                 None => self.calls.push(id, call, tool.parallel),
             }
         } else {
-            let refusal = call::unsupported(&call);
+            let refusal = match self.withdrawn.contains(&call.name) {
+                true => call::withdrawn(&call.name),
+                false => call::unsupported(&call),
+            };
             self.calls.push_held(id, call, EndpointOnlyCall { item, refusal });
         }
     }
@@ -400,7 +519,10 @@ impl Turn {
         let kind = raw.kind().map(std::borrow::Cow::into_owned);
         self.keep(Persist::Original(raw));
         match hosted {
-            Some(body) => self.show_hosted_call(None, body),
+            Some(body) => {
+                self.received.note_hosted_call();
+                self.show_hosted_call(None, body);
+            }
             None => self.unshown.kind(kind.as_deref().unwrap_or("an item without a type")),
         }
     }
@@ -448,6 +570,15 @@ fn endpoint_call(
         arguments: arguments.to_owned(),
         output: String::new(),
         status: if failed { Status::Failed } else { Status::InProgress },
+    }
+}
+
+/// Returns the name of the tool that a call means: one in a namespace is not the tool of the same name without
+/// one.
+fn tool_name(call: &FunctionCall) -> String {
+    match &call.namespace {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}.{}", call.name),
+        _ => call.name.clone(),
     }
 }
 

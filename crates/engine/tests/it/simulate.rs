@@ -18,7 +18,7 @@ use engine::{
     ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
-use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
+use protocol::error::{ErrorClass, LimitKind, SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Status, Step, StepStatus};
@@ -33,7 +33,7 @@ use stdx::Rng;
 use crate::history::{History, Kept};
 
 /// Threads in a normal run, with one to six turns each.
-const SEEDS: u64 = 5_000;
+const SEEDS: u64 = 6_250;
 /// From this step on the world is kind: nothing fails, no new questions.
 const WILD_STEPS: u32 = 250;
 /// A kind world ends every turn long before this.
@@ -125,6 +125,10 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
     if rng.one_in(8) {
         limits.answer_bytes_max = rng.below(8);
     }
+    if rng.one_in(6) {
+        limits.tokens_max = Some(rng.below(100));
+    }
+    limits.time_max = Some(Duration::from_secs(5));
     TurnOptions {
         started_ms: 0,
         tools: [tool("read", true), tool("list", true), tool("write", false)].into(),
@@ -173,6 +177,10 @@ struct World<'a> {
     returned: BTreeMap<String, String>,
     /// Calls that the model made since the history was last replaced.
     calls_made: usize,
+    /// The calls of the open answer that have an id.
+    answer_calls: BTreeSet<String>,
+    /// The last call, which endpoints may send again.
+    last_call: Option<KnownItem>,
     calls_before: usize,
     /// Whether the history was replaced and has not been seen since.
     replaced: bool,
@@ -240,6 +248,8 @@ impl<'a> World<'a> {
             call_ids: HashSet::new(),
             returned: BTreeMap::new(),
             calls_made: 0,
+            answer_calls: BTreeSet::new(),
+            last_call: None,
             replaced: false,
             steered: Vec::new(),
             usage: options.usage,
@@ -282,6 +292,9 @@ impl<'a> World<'a> {
         if wild && self.rng.one_in(60) {
             return self.interrupt();
         }
+        if wild && self.rng.one_in(250) {
+            return self.time_up();
+        }
         if wild && self.rng.one_in(400) {
             for call in self.running.values() {
                 self.returned.insert(call.call_id.clone(), "aborted by user".into());
@@ -316,8 +329,18 @@ impl<'a> World<'a> {
             return;
         }
         let input = if wild { self.wild_model() } else { completed(0, Some(true)) };
-        self.note_said(&input);
-        self.accept(input);
+        if let Some(tool) = self.note_said(&input) {
+            self.happened.push("repeat");
+            let before = self.turn.context().len();
+            self.accept(input);
+            let is_new = self.turn.context().len() > before;
+            // Only a call that the endpoint runs may look like a repeat and be another one.
+            assert!(!is_new || tool == "fly", "a call of {tool} was taken twice");
+            self.calls_made += usize::from(is_new);
+            self.calls_total += u32::from(is_new);
+        } else {
+            self.accept(input);
+        }
     }
 
     /// Gives an input that is accepted and changes nothing.
@@ -350,6 +373,15 @@ impl<'a> World<'a> {
         self.accept(Input::Interrupt);
         assert_eq!(self.finished, Some(Outcome::Interrupted), "an interrupt ends the turn at once");
         assert!(self.running.is_empty(), "not all of {running:?} were stopped");
+    }
+
+    fn time_up(&mut self) {
+        for call in self.running.values() {
+            self.returned.insert(call.call_id.clone(), TIME_UP.into());
+        }
+        self.accept(Input::TimeUp);
+        let limit = Outcome::Failed(TurnErrorCause::Limit);
+        assert_eq!(self.finished, Some(limit), "time ends the turn at once");
     }
 
     /// Gives an input that is invalid: it is refused, and nothing changes.
@@ -438,7 +470,14 @@ impl<'a> World<'a> {
             4..=5 => StreamEvent::TextDelta("text".into()),
             6 => StreamEvent::SummaryDelta { part: 0, text: "thought".into() },
             7..=10 => StreamEvent::ItemDone(known(self.shown_item())),
-            11..=20 => StreamEvent::ItemDone(known(self.call())),
+            11..=12 if self.last_call.is_some() => {
+                StreamEvent::ItemDone(known(self.last_call.clone().unwrap()))
+            }
+            11..=20 => {
+                let call = self.call();
+                self.last_call = Some(call.clone());
+                StreamEvent::ItemDone(known(call))
+            }
             21..=22 => {
                 let (call_id, output) = (self.call_id(), OutputBody::Text("forged".into()));
                 let forged = KnownItem::FunctionCallOutput(CallOutput::new(call_id, output));
@@ -508,23 +547,33 @@ impl<'a> World<'a> {
         SampleError::new(class, "broken").with_retry_after(delay.map(Duration::from_secs))
     }
 
-    /// Records what the turn is told, to compare with the result.
-    fn note_said(&mut self, input: &Input) {
-        match (self.sampling, input) {
-            (_, Input::Stream(StreamEvent::Completed(completion))) => {
+    /// Records what the turn is told, to compare with the result; returns the tool of a call that came before in
+    /// this answer.
+    fn note_said(&mut self, input: &Input) -> Option<String> {
+        let call = match input {
+            Input::Stream(StreamEvent::Completed(completion)) => {
                 self.usage += completion.usage;
+                return None;
             }
-            (
-                Some(Purpose::Answer),
-                Input::Stream(StreamEvent::ItemDone(Open::Known(
-                    KnownItem::FunctionCall(_) | KnownItem::CustomToolCall(_),
-                ))),
-            ) => {
-                self.calls_made += 1;
-                self.calls_total += 1;
+            Input::Stream(StreamEvent::ItemDone(Open::Known(call)))
+                if self.sampling == Some(Purpose::Answer) =>
+            {
+                call
             }
-            _ => {}
+            _ => return None,
+        };
+        let identity = match call {
+            KnownItem::FunctionCall(call) => (&call.call_id, &call.name, &call.arguments, 'f'),
+            KnownItem::CustomToolCall(call) => (&call.call_id, &call.name, &call.input, 'c'),
+            _ => return None,
+        };
+        let has_id = !identity.0.is_empty();
+        if has_id && !self.answer_calls.insert(format!("{identity:?}")) {
+            return Some(identity.1.clone());
         }
+        self.calls_made += 1;
+        self.calls_total += 1;
+        None
     }
 
     /// Gives a valid input.
@@ -588,6 +637,7 @@ impl<'a> World<'a> {
     fn observe_sample(&mut self, purpose: Purpose) {
         assert!(self.running.is_empty(), "a request while calls run");
         assert_eq!(self.sampling.replace(purpose), None, "two streams at once");
+        self.answer_calls.clear();
         if std::mem::take(&mut self.retrying) {
             self.attempts += 1;
         } else {
@@ -707,13 +757,17 @@ impl<'a> World<'a> {
                     prompt::COMPACTION_BARE,
                     prompt::COMPACTION_ABRIDGED,
                     prompt::COMPACTION_FUTILE,
+                    prompt::ANSWER_EMPTY,
                     "the answer does not match",
                 ];
                 let named = text.starts_with("the endpoint ");
                 assert!(named || known.iter().any(|words| text.starts_with(words)), "{text}");
                 self.happened.push(if named { "named" } else { "warning" });
             }
-            Event::ThreadStarted(_) | Event::HistoryRepaired(_) => {
+            Event::ThreadStarted(_)
+            | Event::HistoryRepaired(_)
+            | Event::FileStaged { .. }
+            | Event::FileSent(_) => {
                 panic!("not of a turn: {event:?}")
             }
         }
@@ -750,16 +804,22 @@ impl<'a> World<'a> {
                 assert_eq!(cause, error.cause);
                 let limits = &self.options.limits;
                 if cause == TurnErrorCause::Limit {
-                    let calls = self.calls_total > limits.calls_max;
-                    if error.message.contains("limits.idle_answers_max") {
-                        self.happened.push("idle limit");
-                    } else if error.message.contains("limits.answer_bytes_max") {
-                        self.happened.push("byte limit");
-                    } else {
-                        let requests = self.requests == limits.requests_max;
-                        assert!(calls || requests, "no limit was reached");
-                        self.happened.push(if calls { "call limit" } else { "request limit" });
-                    }
+                    let limit = error.limit.expect("it says which one");
+                    let (reached, name) = match limit.kind {
+                        LimitKind::IdleAnswers => (true, "idle limit"),
+                        LimitKind::AnswerBytes => (true, "byte limit"),
+                        LimitKind::Time => (limit.value == 5_000, "time limit"),
+                        LimitKind::Tokens => {
+                            (Some(limit.value) == limits.tokens_max, "token limit")
+                        }
+                        LimitKind::Calls => (self.calls_total > limits.calls_max, "call limit"),
+                        LimitKind::Requests => {
+                            (self.requests == limits.requests_max, "request limit")
+                        }
+                        kind => panic!("no limit of {kind:?}"),
+                    };
+                    assert!(reached, "no {name} was reached");
+                    self.happened.push(name);
                 } else if cause == TurnErrorCause::Answer {
                     assert!(self.requests >= 2, "the answer was not asked for again");
                     self.happened.push("wrong answer");
@@ -805,6 +865,7 @@ impl<'a> World<'a> {
         let shown = shown();
         for input in [
             Input::Interrupt,
+            Input::TimeUp,
             Input::Steer(vec![UserTurnInput::text("late")]),
             Input::Returned(key, OutputBody::Text("late".into())),
             Input::Reported(key, Report::Started(shown.clone())),
@@ -844,6 +905,8 @@ const EVENTFUL: &[&str] = &[
     "interrupt",
     "call limit",
     "request limit",
+    "time limit",
+    "token limit",
     "retry",
     "compaction",
     "call run",
@@ -858,7 +921,11 @@ const EVENTFUL: &[&str] = &[
     "cancel",
     "call of the endpoint",
     "named",
+    "repeat",
 ];
+
+/// The output of calls that ran when the time was up.
+const TIME_UP: &str = "stopped: the turn reached its limit of 5 s (`limits.seconds_max`)";
 
 /// The outputs of calls that were never run.
 const REFUSALS: &[&str] = &[
@@ -868,6 +935,7 @@ const REFUSALS: &[&str] = &[
     "the arguments of ",
     "not run: the turn reached its limit",
     "aborted by user",
+    TIME_UP,
     "forged",
 ];
 

@@ -16,12 +16,13 @@ use std::{env, fs};
 use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
-    Action, AnswerCheck, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose,
-    Report, ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
+    Action, AnswerCheck, Context, FileOutcome, Input, Limits, Numbers, Origin, Outcome, Payload,
+    Purpose, Report, ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::{DeltaPart, Event};
+use protocol::file::{Digest, FileKind, FilePart, FileReference};
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
     Command, Decision, Item, ItemBody, Place, RefusedCall, Status, Step, StepStatus, ToolCall,
@@ -33,6 +34,7 @@ use protocol::responses::{
     OutputBody, Reasoning, StreamEvent, SummaryPart, WebSearchCall,
 };
 use protocol::usage::Usage;
+use protocol::user::UserMessage;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -111,6 +113,10 @@ impl Play {
     fn set(&mut self, name: &str, value: u64) {
         let number = u32::try_from(value).unwrap();
         match name {
+            "seconds_max" => {
+                self.options.limits.time_max = Some(std::time::Duration::from_secs(value));
+            }
+            "tokens_max" => self.options.limits.tokens_max = Some(value),
             "requests_max" => self.options.limits.requests_max = number,
             "idle_answers_max" => self.options.limits.idle_answers_max = number,
             "answer_bytes_max" => self.options.limits.answer_bytes_max = value,
@@ -135,6 +141,11 @@ impl Play {
                     None => Err("no answer".to_owned()),
                 };
                 self.options.answer_check = Some(AnswerCheck::new(check));
+            }
+            "output_retries" => self.options.limits.output_retries = number,
+            "answer_retries" => {
+                let check = self.options.answer_check.take().unwrap();
+                self.options.answer_check = Some(check.with_retries(number));
             }
             "first_item" => self.options.numbers.item = value,
             _ => panic!("no option {name}"),
@@ -218,6 +229,7 @@ fn read_input(input: &str) -> Input {
     let (verb, rest) = input.split_once(' ').unwrap_or((input, ""));
     let done = |item| Input::Stream(StreamEvent::ItemDone(Open::Known(item)));
     match verb {
+        "time-up" => Input::TimeUp,
         "created" => Input::Stream(StreamEvent::Created),
         "added" => {
             let [kind, id] = words(rest);
@@ -291,6 +303,7 @@ fn read_input(input: &str) -> Input {
                 place: (place == "outside").then_some(Place::Outside),
                 rule: None,
                 reason,
+                refusal: None,
             };
             Input::Reported(read_key(&key), Report::Decided(decision))
         }
@@ -335,13 +348,37 @@ fn read_input(input: &str) -> Input {
             let [key, text] = words(rest);
             Input::Returned(read_key(&key), OutputBody::Text(text))
         }
+        "offered" => {
+            let traits = |name: &str| (name.to_owned(), ToolTraits { parallel: true });
+            Input::Offered(rest.split_whitespace().map(traits).collect())
+        }
         "over" => Input::WaitOver,
         "silence" => Input::Silence(Duration::from_secs(rest.parse().unwrap())),
         "steer" => Input::Steer(vec![UserTurnInput::text(rest)]),
+        "steer-file" => Input::Steer(vec![attached(&file(rest))]),
+        "files" => Input::Files(rest.split(' ').map(outcome).collect()),
         "interrupt" => Input::Interrupt,
         "store-failed" => Input::StoreFailed(rest.to_owned()),
         _ => panic!("no input {input}"),
     }
+}
+
+/// Creates a file whose content its first letter stands for.
+fn file(name: &str) -> FileReference {
+    let sha256 = Digest::new([name.as_bytes()[0]; Digest::BYTES]);
+    FileReference { sha256, name: name.to_owned(), kind: FileKind::Text, bytes: 1 }
+}
+
+fn attached(file: &FileReference) -> UserTurnInput {
+    let part = Open::Known(KnownPart::File(FilePart(file.clone())));
+    let item = engine::context::user_parts(vec![KnownPart::input_text("see"), part]);
+    UserTurnInput { item, message: UserMessage::text("see") }
+}
+
+/// Reads `NAME`, or `NAME=why` for a file that is left out.
+fn outcome(word: &str) -> FileOutcome {
+    let (name, why) = word.split_once('=').map_or((word, None), |(name, why)| (name, Some(why)));
+    FileOutcome { file: file(name), left_out: why.map(str::to_owned) }
 }
 
 /// Splits into `N` words, of which the last takes the rest of the line; `-` means empty.
@@ -366,6 +403,14 @@ fn read_item(kind: &str, id: String, text: String) -> KnownItem {
             let action = Some(to_raw_value(&action).unwrap().into());
             KnownItem::WebSearchCall(WebSearchCall { id, status: None, action })
         }
+        "call" => KnownItem::FunctionCall(FunctionCall {
+            id: None,
+            namespace: None,
+            name: "read".into(),
+            arguments: text,
+            call_id: id.unwrap_or_default(),
+            status: None,
+        }),
         _ => panic!("no item {kind}"),
     }
 }
@@ -387,6 +432,7 @@ fn read_answer(answer: &str, prefix: &str) -> Answer {
         "timed-out" => Answer::TimedOut,
         "disconnected" => Answer::Disconnected,
         "invalid" => Answer::Invalid,
+        "failed" => Answer::Failed(prefix.to_owned()),
         _ => panic!("no answer {answer}"),
     }
 }
@@ -466,8 +512,18 @@ fn brief_event(event: &Event) -> String {
         }
         Event::TurnCompleted { usage, .. } => format!("* turn completed {}", usage.input_tokens),
         Event::TurnFailed { error, .. } => {
-            let protocol::error::TurnError { message, attempts, retry, .. } = error;
-            format!("* turn failed after {attempts}, retry {retry:?}: {message}")
+            let protocol::error::TurnError { message, attempts, retry, limit, usage, .. } = error;
+            let limit = limit.map(|limit| format!(", limit {:?} {}", limit.kind, limit.value));
+            let limit = limit.unwrap_or_default();
+            let used = match usage {
+                Some(usage) => {
+                    format!("{} of {}", usage.turn.input_tokens, usage.thread.input_tokens)
+                }
+                None => "unknown".to_owned(),
+            };
+            format!(
+                "* turn failed after {attempts}, used {used}, retry {retry:?}{limit}: {message}"
+            )
         }
         Event::TurnInterrupted { .. } => "* turn interrupted".into(),
         Event::ApprovalRequested { id, request, .. } => {
@@ -482,7 +538,8 @@ fn brief_event(event: &Event) -> String {
         }
         Event::Warning(text) => format!("* warning {text}"),
         Event::HistoryRepaired(repairs) => format!("* repaired {repairs:?}"),
-        Event::ThreadStarted(_) => panic!("not of a turn: {event:?}"),
+        Event::FileSent(file) => format!("* sent {}", file.name),
+        Event::ThreadStarted(_) | Event::FileStaged { .. } => panic!("not of a turn: {event:?}"),
     }
 }
 
@@ -533,7 +590,9 @@ fn brief_item(Item { id, body, decision, user_number, .. }: &Item) -> String {
     match decision {
         None => format!("{} {body}", id.0),
         Some(decision) => {
-            format!("{} {body} ({:?}: {})", id.0, decision.verdict, decision.reason)
+            let refusal = decision.refusal.iter().map(|why| format!(", but {why}"));
+            let refusal: String = refusal.collect();
+            format!("{} {body} ({:?}: {}{refusal})", id.0, decision.verdict, decision.reason)
         }
     }
 }

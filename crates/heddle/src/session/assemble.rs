@@ -1,16 +1,15 @@
 //! Assembles a thread that can run turns: its model, history, policy, tools and log.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config::{Config, TurnLimits, WebSearch};
+use engine::Limits;
 use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
 use engine::prompt::{self, AgentsMd, Environment, agents_md};
 use engine::retry::RetryLimits;
-use engine::{AnswerCheck, Limits};
 use history::{ModelId, Profile, Wire};
 use log::{BaseInstructions, PAGINATED, Rollout, SessionMeta, TurnContext};
 use policy::{ApprovalPolicy, Granular, Policy, SandboxMode};
@@ -20,27 +19,27 @@ use protocol::responses::{self, KnownItem};
 use providers::{Client, Endpoint, Identity, WireApi};
 use runtime::project::RulesProblem;
 use runtime::{
-    Clock, EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,
-    ThreadOptions, Toolset,
+    Accepts, Attached, Clock, EndpointModel, Journal, Library, Model, RequestOptions, TextDialect,
+    Thread, ThreadOptions, Toolset,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tools::{
-    ApplyPatch, ArgumentCheck, ExecCommand, ForeignTool, Gate, Judge, LoginShell, Sessions, Shell,
-    Tool, ToolInput, ToolSpec, UpdatePlan, ViewImage, Workspace,
+    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, ViewImage,
+    Workspace,
 };
 
 use crate::error::Error;
 use crate::notice::{Notice, Observer};
 use crate::session::host::HostEnv;
-use crate::session::past::{self, OpenedThread, Start, Stores};
+use crate::session::host_tools::{self, Combined, HostTools};
+use crate::session::past::{self, ForkPoint, OpenedThread, Start, Stores};
 use crate::session::provider::{self, Resolved};
-use crate::session::settings::{Preferences, Settings};
+use crate::session::settings::{MODEL_DEFAULT, Preferences, Settings};
 use crate::session::{local, safety};
+use crate::structured_output::AnswerFormat;
 
-/// The default model.
-const MODEL_DEFAULT: &str = "gpt-5.5";
 /// Highest first session id of commands in a resumed thread. It is random, so that ids of earlier runs are not reused.
 const SESSIONS_MAX: u64 = 100_000;
 /// Longest instructions file, in bytes; no model reads more.
@@ -49,13 +48,10 @@ const INSTRUCTIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const OUTPUT_TOKENS_MAX: u64 = 10_000;
 
 /// Parses the schema for the answer, which is sent to the endpoint and checked against every answer.
-pub(crate) fn output_schema(text: &str) -> Result<OutputSchema, Error> {
+pub(crate) fn output_schema(text: &str) -> Result<AnswerFormat, Error> {
     let schema = config::Schema::parse(text).map_err(Error::settings)?;
     let json = RawValue::from_string(text.trim().to_owned()).map_err(Error::settings)?;
-    let check = AnswerCheck::new(move |answer| {
-        schema.check(answer).map_err(|violation| violation.to_string())
-    });
-    Ok(OutputSchema { json, check })
+    Ok(AnswerFormat::new(json, schema))
 }
 
 /// Checks whether [`Turn::output_schema`](crate::Turn::output_schema) would accept a schema.
@@ -66,7 +62,7 @@ pub fn check_output_schema(text: &str) -> Result<(), Error> {
 /// Parts that the host program provides.
 #[derive(Default)]
 pub(crate) struct Injected {
-    pub(crate) tools: Vec<Box<dyn Tool>>,
+    pub(crate) tools: HostTools,
     pub(crate) judge: Option<Box<dyn Judge>>,
     pub(crate) model: Option<Box<dyn Model>>,
 }
@@ -74,6 +70,8 @@ pub(crate) struct Injected {
 /// Everything needed to assemble a thread.
 pub(crate) struct ThreadRequest {
     pub(crate) start: Start,
+    /// Where the history of a fork ends, if it does not have all.
+    pub(crate) fork_point: Option<ForkPoint>,
     /// Keeps the thread in memory only.
     pub(crate) ephemeral: bool,
     pub(crate) ignore_rules: bool,
@@ -86,6 +84,7 @@ pub(crate) struct ThreadRequest {
     pub(crate) injected: Injected,
     pub(crate) observer: Observer,
     pub(crate) clock: Clock,
+    pub(crate) library: Library,
 }
 
 /// A thread that is ready to run turns, and its properties.
@@ -95,12 +94,16 @@ pub(crate) struct Ready {
     pub(crate) provider: String,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) profile: policy::Profile,
+    /// When approval is requested.
+    pub(crate) approval: ApprovalPolicy,
     /// Size of the model's context window in tokens, if known.
     pub(crate) window: Option<u64>,
     /// Path of the log, which may not exist yet.
     pub(crate) path: Option<PathBuf>,
     /// Whether the user does not want to see reasoning.
     pub(crate) hide_reasoning: bool,
+    /// Whether the user wants to see raw reasoning as it comes.
+    pub(crate) show_raw_reasoning: bool,
 }
 
 /// Creates or opens a thread.
@@ -114,6 +117,7 @@ pub(crate) fn thread(
 ) -> Result<Ready, Error> {
     let ThreadRequest {
         start,
+        fork_point,
         ephemeral,
         ignore_rules,
         settings,
@@ -123,6 +127,7 @@ pub(crate) fn thread(
         injected,
         observer,
         clock,
+        library,
     } = wanted;
     let Settings { config, warnings, preferences } = settings;
     warnings.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
@@ -130,7 +135,7 @@ pub(crate) fn thread(
         Some(model) => Served::injected(config, model),
         None => served(host, config, &preferences, &source, &observer)?,
     };
-    let Served { config, backend, provider, wire, retry } = source_model;
+    let Served { config, backend, provider, wire, retry, accepts } = source_model;
     let config = &config;
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
     let known = match backend.is_makers() {
@@ -148,7 +153,8 @@ pub(crate) fn thread(
     };
     let model_id = ModelId { provider: provider.clone(), model: model.clone() };
     let profile = Profile { wire, model_id };
-    let opening = past::open(stores, start, ephemeral, meta, &profile, &observer);
+    let opening =
+        past::open(stores, start, fork_point.as_ref(), ephemeral, meta, &profile, &observer);
     let opened = runtime.block_on(opening)?;
     let OpenedThread { id, log, past, instructions: old_instructions } = opened;
     // A thread keeps its original instructions, unless the user sets others now.
@@ -179,13 +185,17 @@ pub(crate) fn thread(
     let hosted = hosted_tools(config);
     let setup = setup(host, config, &workspace, &observer);
     let sessions = match start {
-        Start::New => Sessions::default(),
+        Start::New | Start::NewAs(_) => Sessions::default(),
         Start::Resume(_) | Start::Fork(_) => Sessions::starting_after(random()? % SESSIONS_MAX),
     };
     let sessions = Arc::new(sessions);
     let own = own_tools(&workspace, config, known.freeform_patch, &sessions);
-    let tools = with_host_tools(own, injected.tools, &workspace)?;
-    let tools = Toolset::new(tools, &hosted, Arc::clone(&sessions));
+    let Combined { fixed, live } = host_tools::combine(own, injected.tools, &workspace)?;
+    let tools = Toolset::new(fixed, &hosted, Arc::clone(&sessions)).map_err(Error::settings)?;
+    let tools = match live {
+        Some(live) => tools.with_live(live),
+        None => tools,
+    };
     let window = config.model_context_window.or(known.context_window);
     let options = ThreadOptions {
         clock,
@@ -210,14 +220,27 @@ pub(crate) fn thread(
             ..TurnContext::default()
         },
     };
-    let model_seam = backend.into_model(&identity(&originator, id), tools.specs())?;
+    let model_seam = backend.into_model(&identity(&originator, id))?;
     let mut thread = Thread::new(id, model_seam, tools, options, setup, past);
     let path = log.path().map(Path::to_owned);
     let rollout = Rollout::new(id, log.is_legacy(), window);
     thread.set_journal(Journal::new(log, rollout));
+    thread.set_attached(Attached::new(library, accepts));
     let profile = workspace.gate.profile().clone();
     let hide_reasoning = config.hide_agent_reasoning;
-    Ok(Ready { thread, model, provider, sessions, profile, window, path, hide_reasoning })
+    let show_raw_reasoning = config.show_raw_agent_reasoning;
+    Ok(Ready {
+        thread,
+        model,
+        provider,
+        sessions,
+        profile,
+        approval,
+        window,
+        path,
+        hide_reasoning,
+        show_raw_reasoning,
+    })
 }
 
 /// The source of answers.
@@ -237,15 +260,11 @@ impl Backend {
         }
     }
 
-    fn into_model(
-        self,
-        identity: &Identity,
-        tools: &[responses::ToolSpec],
-    ) -> Result<Box<dyn Model>, Error> {
+    fn into_model(self, identity: &Identity) -> Result<Box<dyn Model>, Error> {
         Ok(match self {
             Self::Endpoint { endpoint, dialect } => {
                 let client = Client::new(*endpoint, identity).map_err(Error::settings)?;
-                Box::new(EndpointModel::new(client, dialect.as_ref(), tools))
+                Box::new(EndpointModel::new(client, dialect))
             }
             Self::Injected(model) => model,
         })
@@ -259,6 +278,7 @@ struct Served {
     provider: String,
     wire: Wire,
     retry: RetryLimits,
+    accepts: Accepts,
 }
 
 impl Served {
@@ -270,18 +290,21 @@ impl Served {
             stream_max: usual.stream_max_retries,
         };
         let backend = Backend::Injected(model);
-        Self { config, backend, provider, wire: Wire::Responses, retry }
+        // It gets requests in the form of the Responses API, which has both.
+        let (images, pdfs, can_be_set) = (true, true, false);
+        let accepts = Accepts { images, pdfs, provider: provider.clone(), can_be_set };
+        Self { config, backend, provider, wire: Wire::Responses, retry, accepts }
     }
 
     fn endpoint(config: Config, resolved: Resolved) -> Self {
-        let Resolved { endpoint, retry, dialect } = resolved;
+        let Resolved { endpoint, retry, dialect, accepts } = resolved;
         let provider = endpoint.name.clone();
         let wire = match endpoint.wire_api {
             WireApi::Responses => Wire::Responses,
             WireApi::Chat => Wire::Chat,
         };
         let backend = Backend::Endpoint { endpoint: Box::new(endpoint), dialect };
-        Self { config, backend, provider, wire, retry }
+        Self { config, backend, provider, wire, retry, accepts }
     }
 }
 
@@ -400,46 +423,6 @@ fn own_tools(
     tools
 }
 
-/// Adds the tools of the host program. They replace built-in tools of the same name.
-fn with_host_tools(
-    mut tools: Vec<Box<dyn Tool>>,
-    host: Vec<Box<dyn Tool>>,
-    workspace: &Arc<Workspace>,
-) -> Result<Vec<Box<dyn Tool>>, Error> {
-    let mut names = HashSet::new();
-    for tool in host {
-        let ToolSpec { name, input, .. } = tool.spec();
-        let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if name.is_empty() || name.len() > TOOL_NAME_MAX || !name.chars().all(usable) {
-            return Err(Error::settings(format!(
-                "the tool name {name:?} cannot be used: use up to {TOOL_NAME_MAX} letters, digits, `_` and `-`"
-            )));
-        }
-        let check: ArgumentCheck = match &input {
-            ToolInput::Text(_) => Box::new(|_| Ok(())),
-            ToolInput::Json(schema) => {
-                let schema = config::Schema::parse(&schema.to_string()).map_err(|error| {
-                    Error::settings(format!("the schema of the tool {name}: {error}"))
-                })?;
-                Box::new(move |text| schema.check(Some(text)).map_err(|wrong| wrong.to_string()))
-            }
-        };
-        tools.retain(|own| own.spec().name != name);
-        tools.push(Box::new(ForeignTool::new(tool, HOST_SERVER, check, Arc::clone(workspace))));
-        if !names.insert(name.clone()) {
-            return Err(Error::settings(format!(
-                "there are two tools with the name {name}: rename one"
-            )));
-        }
-    }
-    Ok(tools)
-}
-
-/// Server name of the host program's tools, in items and questions.
-const HOST_SERVER: &str = "host";
-/// Longest tool name that endpoints accept, in bytes.
-const TOOL_NAME_MAX: usize = 64;
-
 /// Returns the limits of a turn: configured ones, and defaults for the rest.
 fn limits(set: &TurnLimits) -> Limits {
     let default = Limits::default();
@@ -447,6 +430,8 @@ fn limits(set: &TurnLimits) -> Limits {
         set.map_or(default, |count| u32::try_from(count).unwrap_or(u32::MAX))
     };
     Limits {
+        time_max: set.seconds_max.map(Duration::from_secs),
+        tokens_max: set.tokens_max,
         requests_max: count(set.requests_max, default.requests_max),
         calls_max: count(set.calls_max, default.calls_max),
         idle_answers_max: count(set.idle_answers_max, default.idle_answers_max),
@@ -454,6 +439,7 @@ fn limits(set: &TurnLimits) -> Limits {
         answer_time_max: set
             .answer_seconds_max
             .map_or(default.answer_time_max, Duration::from_secs),
+        output_retries: set.output_retries.unwrap_or(default.output_retries),
         ..default
     }
 }
@@ -586,7 +572,7 @@ fn identity(originator: &str, thread: ThreadId) -> Identity {
 
 fn random() -> Result<u64, Error> {
     let mut bytes = [0; 8];
-    getrandom::getrandom(&mut bytes).map_err(Error::NoRandomNumbers)?;
+    getrandom::getrandom(&mut bytes).map_err(Error::no_random_numbers)?;
     Ok(u64::from_le_bytes(bytes))
 }
 

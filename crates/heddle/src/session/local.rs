@@ -116,7 +116,7 @@ pub(crate) fn ensure(
         let cut = health.as_ref().ok().and_then(Health::context_notice);
         cut.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
     }
-    Ok((home, health.map_err(Error::LocalModel)?))
+    Ok((home, health.map_err(Error::local_model)?))
 }
 
 /// Returns the daemon's socket. If the daemon has exited meanwhile, the next request starts it again.
@@ -149,5 +149,5 @@ pub fn probe(
 ) -> Result<Value, Error> {
     let (home, health) = ensure(host, model, &Observer::new(observer))?;
     let ran = infer::probe::run(home.socket(), &health.model);
-    ran.map_err(|error| Error::LocalModel(error.to_string()))
+    ran.map_err(|error| Error::local_model(error.to_string()))
 }

@@ -26,10 +26,21 @@ pub(crate) enum Start {
     /// A new thread without history.
     #[default]
     New,
+    /// A new thread without history, under an id that nobody has used.
+    NewAs(ThreadId),
     /// Continues an existing thread.
     Resume(ThreadId),
     /// A new thread with the history of an existing one.
     Fork(ThreadId),
+}
+
+/// Where the history of a fork ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ForkPoint {
+    /// Before this turn.
+    Before(String),
+    /// With this turn.
+    After(String),
 }
 
 /// The thread stores of a home.
@@ -39,11 +50,24 @@ pub(crate) struct Stores {
     pub(crate) kept: Arc<dyn Store>,
     /// Ephemeral threads, while they are open.
     pub(crate) ephemeral: MemoryStore,
+    /// Whether saved threads are somewhere else than in the files of the home.
+    elsewhere: bool,
 }
 
 impl Stores {
     pub(crate) fn with(kept: Arc<dyn Store>) -> Self {
-        Self { kept, ephemeral: MemoryStore::while_open() }
+        Self { kept, ephemeral: MemoryStore::while_open(), elsewhere: false }
+    }
+
+    /// Uses a store of the host program.
+    pub(crate) fn elsewhere(kept: Arc<dyn Store>) -> Self {
+        Self { elsewhere: true, ..Self::with(kept) }
+    }
+
+    /// Returns the stores whose threads are not in the files of the home.
+    pub(crate) fn without_files(&self) -> impl Iterator<Item = &dyn Store> {
+        let kept = self.elsewhere.then_some(&*self.kept);
+        kept.into_iter().chain([&self.ephemeral as &dyn Store])
     }
 
     /// Returns the store that contains a thread.
@@ -67,19 +91,23 @@ pub(crate) struct OpenedThread {
 pub(crate) async fn open(
     stores: &Stores,
     start: Start,
+    fork_point: Option<&ForkPoint>,
     ephemeral: bool,
     meta: SessionMeta,
     profile: &Profile,
     observer: &Observer,
 ) -> Result<OpenedThread, Error> {
     let new_thread = |meta: SessionMeta| {
-        let id = runtime::id::thread().map_err(Error::no_random_numbers)?;
+        let id = match start {
+            Start::NewAs(id) => id,
+            _ => runtime::id::thread().map_err(Error::no_random_numbers)?,
+        };
         let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
         Ok::<_, Error>(NewThread { id, meta })
     };
     let mut fold = Fold::default();
     let (source, id, mut log, report, words) = match start {
-        Start::New => {
+        Start::New | Start::NewAs(_) => {
             let new = new_thread(meta)?;
             let id = new.id;
             let store = if ephemeral { &stores.ephemeral } else { &*stores.kept };
@@ -89,7 +117,7 @@ pub(crate) async fn open(
         Start::Resume(id) => {
             let (log, report) = match ephemeral {
                 true => {
-                    let (lines, report) = copy_lines(stores, id, &mut fold).await?;
+                    let (lines, report) = copy_lines(stores, id, None, &mut fold).await?;
                     (stores.ephemeral.adopt(id, lines)?, report)
                 }
                 false => stores.of(id).open(id, &mut |line| fold.line(line)).await?,
@@ -99,14 +127,18 @@ pub(crate) async fn open(
         Start::Fork(source) => {
             let new = new_thread(SessionMeta { base_instructions: None, ..meta })?;
             let id = new.id;
+            let before = match fork_point {
+                Some(point) => fork_ordinal(stores, source, point).await?,
+                None => None,
+            };
             let (log, report) = match (ephemeral, stores.ephemeral.has(source)) {
                 (true, _) => {
-                    let (lines, report) = copy_lines(stores, source, &mut fold).await?;
+                    let (lines, report) = copy_lines(stores, source, before, &mut fold).await?;
                     (stores.ephemeral.fork_lines(source, lines, new), report)
                 }
-                (false, true) => fork_from_memory(stores, source, new, &mut fold).await?,
+                (false, true) => fork_from_memory(stores, source, new, before, &mut fold).await?,
                 (false, false) => {
-                    stores.kept.fork(source, new, None, &mut |line| fold.line(line)).await?
+                    stores.kept.fork(source, new, before, &mut |line| fold.line(line)).await?
                 }
             };
             (source, id, log, report, prompt::FORKED_MIDWAY)
@@ -122,14 +154,52 @@ pub(crate) async fn open(
     Ok(opened(id, log, folded, &report, profile, observer))
 }
 
-/// Copies the lines of a thread into memory, without changing the thread.
+/// Returns the ordinal of the first line that a fork does not have; none if it has all.
+async fn fork_ordinal(
+    stores: &Stores,
+    source: ThreadId,
+    point: &ForkPoint,
+) -> Result<Option<u64>, Error> {
+    let (ForkPoint::Before(turn) | ForkPoint::After(turn)) = point;
+    let mut fold = Fold::default();
+    stores.of(source).read(source, &mut |line| fold.line(line)).await?;
+    let turns = fold.finish().turns;
+    let index = (0..turns.len()).find(|index| turns.get(*index).is_some_and(|it| it.id == turn));
+    let Some(index) = index else {
+        return Err(Error::settings(format!("turn not found: {turn:.100}")));
+    };
+    let first_gone = match point {
+        ForkPoint::Before(_) => turns.get(index),
+        ForkPoint::After(_) => turns.get(index + 1),
+    };
+    match first_gone {
+        None => Ok(None),
+        Some(gone) => match gone.ordinal {
+            Some(ordinal) => Ok(Some(ordinal)),
+            None => Err(Error::settings(format!(
+                "thread {source} is in an older format, so it can be forked as a whole only"
+            ))),
+        },
+    }
+}
+
+/// Returns whether a line comes no earlier than an ordinal.
+fn is_from(line: &Line<'_>, before: Option<u64>) -> bool {
+    matches!((line.ordinal, before), (Some(ordinal), Some(before)) if ordinal >= before)
+}
+
+/// Copies the lines of a thread into memory, or those before an ordinal, without changing the thread.
 async fn copy_lines(
     stores: &Stores,
     id: ThreadId,
+    before: Option<u64>,
     fold: &mut Fold,
 ) -> Result<(CopiedLines, ReadReport), Error> {
     let mut copied = CopiedLines::default();
     let sink = &mut |line: &Line<'_>| {
+        if is_from(line, before) {
+            return;
+        }
         fold.line(line);
         copied.line(line);
     };
@@ -142,12 +212,16 @@ async fn fork_from_memory(
     stores: &Stores,
     source: ThreadId,
     new: NewThread,
+    before: Option<u64>,
     fold: &mut Fold,
 ) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
     let NewThread { id, mut meta } = new;
     let mut records = Vec::new();
     let mut instructions = None;
     let sink = &mut |line: &Line<'_>| {
+        if is_from(line, before) {
+            return;
+        }
         fold.line(line);
         match Record::from_line(line) {
             Ok(Record::SessionMeta(head)) => {
@@ -282,8 +356,8 @@ fn opened(
     {
         let now = &profile.model_id.model;
         observer.tell(Notice::Thread(format!(
-            "the thread was last run with the model {last} and goes on with {now}; -m {last} takes \
-             the old one"
+            "the thread was last run with the model {last} and goes on with {now}; name {last} to \
+             take the old one"
         )));
     }
     let Folded { entries, model_ids, usage, context_tokens, meta, left_out, .. } = folded;

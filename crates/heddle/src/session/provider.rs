@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use config::{Config, Provider, WireApi};
+use config::{AttachmentKind, Config, Provider, WireApi};
 use engine::retry::RetryLimits;
 use infer::serve::{PROTOCOL, PROTOCOL_HEADER};
 use providers::{Auth, Endpoint, OPENAI_BASE_URL, Socket};
-use runtime::TextDialect;
+use runtime::{Accepts, TextDialect};
 use stdx::Redacted;
 use stream::dialect::{Format, Options};
 use stream::document::Path;
@@ -32,6 +32,7 @@ pub(crate) struct Resolved {
     pub(crate) endpoint: Endpoint,
     pub(crate) retry: RetryLimits,
     pub(crate) dialect: Option<TextDialect>,
+    pub(crate) accepts: Accepts,
 }
 
 /// Returns the endpoint of the local daemon.
@@ -53,7 +54,9 @@ pub(crate) fn local(socket: Socket) -> Resolved {
         request_max: built_in.request_max_retries,
         stream_max: built_in.stream_max_retries,
     };
-    Resolved { endpoint, retry, dialect: None }
+    let provider = local::PROVIDER.to_owned();
+    let accepts = Accepts { images: false, pdfs: false, provider, can_be_set: false };
+    Resolved { endpoint, retry, dialect: None, accepts }
 }
 
 /// Returns whether no provider is selected and the built-in one has no API key.
@@ -111,7 +114,23 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> Result<
             .collect(),
         idle_timeout: Duration::from_millis(provider.stream_idle_timeout_ms),
     };
-    Ok(Resolved { endpoint, retry, dialect })
+    let accepts = accepts(id, provider, &endpoint.base_url);
+    Ok(Resolved { endpoint, retry, dialect, accepts })
+}
+
+/// Returns what a provider takes. Servers of Chat Completions other than OpenAI's seldom take documents, and refuse the
+/// whole request.
+fn accepts(id: &str, provider: &Provider, base_url: &str) -> Accepts {
+    let takes = |kind: AttachmentKind, usually: bool| {
+        provider.attachments.as_ref().map_or(usually, |named| named.contains(&kind))
+    };
+    let pdfs = provider.wire_api == WireApi::Responses || base_url == OPENAI_BASE_URL;
+    Accepts {
+        images: takes(AttachmentKind::Images, true),
+        pdfs: takes(AttachmentKind::Pdfs, pdfs),
+        provider: id.to_owned(),
+        can_be_set: true,
+    }
 }
 
 fn dialect(id: &str, provider: &Provider) -> Result<Option<TextDialect>, Error> {

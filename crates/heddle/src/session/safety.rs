@@ -104,7 +104,8 @@ pub fn profile(
     for directory in &preferences.writable_dirs {
         let root = resolve(directory).map_err(|error| {
             let shown = directory.display();
-            Error::settings(format!("--add-dir {shown} cannot be used: {error}"))
+            let what = "which commands are to write to";
+            Error::settings(format!("the directory {shown}, {what}, cannot be used: {error}"))
         })?;
         writable_roots.push(root);
     }
@@ -183,8 +184,9 @@ fn hidden(home: &Path) -> Vec<PathBuf> {
     let home = real(home);
     let models = home.join("models");
     let locks = models.exists().then(|| models.join(infer::models::LOCKS_FOLDER));
-    let folders = [store::LOCKS_FOLDER, store::INDEX_FOLDER, SANDBOX_LOCKS, "daemon"]
-        .map(|name| home.join(name));
+    let folders =
+        [store::LOCKS_FOLDER, store::INDEX_FOLDER, SANDBOX_LOCKS, "daemon", staging::FOLDER]
+            .map(|name| home.join(name));
     let folders = folders.into_iter().chain(locks);
     let made = folders.filter_map(|folder| {
         // If it cannot be created, a command cannot create a lock there either.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 pub use config::{CONTEXT_MIN, Config, Daemon, SESSIONS_MAX, THREADS_MAX};
 use config::{Layer, LoadedConfig, Override};
+use engine::model::ModelProfile;
 use policy::SandboxMode;
 
 use crate::error::Error;
@@ -43,6 +44,38 @@ pub struct Settings {
     pub preferences: Preferences,
 }
 
+/// A model that threads can be started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownModel {
+    /// Its name, as endpoints know it.
+    pub name: String,
+    /// Whether it is the one that the settings choose.
+    pub is_default: bool,
+    /// The reasoning efforts that can be asked of it.
+    pub efforts: Vec<&'static str>,
+    /// The effort it is asked for unless the settings say otherwise.
+    pub default_effort: Option<String>,
+}
+
+/// Returns the models that are known: that of the settings first.
+pub fn models(config: &Config) -> Vec<KnownModel> {
+    let chosen = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
+    let others = engine::model::names().map(str::to_owned).filter(|name| *name != chosen);
+    let known = |(index, name): (usize, String)| {
+        let effort = ModelProfile::from_name(&name).effort;
+        KnownModel {
+            is_default: index == 0,
+            efforts: effort.map(|_| vec!["low", "medium", "high", "xhigh"]).unwrap_or_default(),
+            default_effort: effort.map(str::to_owned),
+            name,
+        }
+    };
+    std::iter::once(chosen.clone()).chain(others).enumerate().map(known).collect()
+}
+
+/// The default model.
+pub(crate) const MODEL_DEFAULT: &str = "gpt-5.5";
+
 /// Reads config.toml and applies the preferences.
 pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error> {
     let overrides = preferences
@@ -71,7 +104,7 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     if let Some(model) = &preferences.model {
         if model.trim().is_empty() {
             return Err(Error::settings(
-                "-m: the name of the model is empty: give a name, or leave out -m",
+                "the name of the model is empty: give a name, or none for the default",
             ));
         }
         config.model = Some(model.clone());

@@ -10,7 +10,7 @@ use futures_util::stream;
 use heddle::model::{
     AnswerPart, AnswerStream, Completion, Model, Request, ResponseItem, SampleFuture, StreamEvent,
 };
-use heddle::tools::{OutputBody, Tool, ToolContext, ToolFuture, ToolSpec};
+use heddle::tools::{Tool, ToolContext, ToolFuture, ToolSpec};
 use heddle::{Builder, Heddle, SandboxMode, ThreadSpec, Usage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -148,7 +148,7 @@ impl Tool for Step {
             if !self.tick.is_zero() {
                 tokio::time::sleep(self.tick).await;
             }
-            OutputBody::Text(format!("made {id}"))
+            format!("made {id}").into()
         })
     }
 }

@@ -11,7 +11,7 @@ use heddle::threads::{
     Catalog, Found, LineSink, LogFuture, ManageError, MemoryStore, NewThread, OpenError, Opened,
     ReadReport, StoreFuture, ThreadLog, ThreadStore, WriteError, WriteErrorKind,
 };
-use heddle::{Error, Heddle, ThreadId, ThreadSpec, TurnError};
+use heddle::{ErrorKind, Heddle, ThreadId, ThreadSpec};
 use log::Record;
 
 use crate::scripted::{Lab, breathe, call, message};
@@ -182,10 +182,10 @@ async fn a_slow_store_keeps_everything() {
         let (lab, store) = (Lab::new(), MemoryStore::default());
         let heddle = with_store(&lab, store, Behaviour::Slow(breaths));
         let thread = heddle.start(lab.spec(ThreadSpec::new(), answers())).await.unwrap();
-        assert_eq!(thread.facts().log_path, None);
+        assert_eq!(thread.facts().unwrap().log_path, None);
         let result = thread.turn("first").run().await.unwrap();
         assert_eq!(result.final_response.as_deref(), Some("done"));
-        let id = thread.id();
+        let id = thread.id().unwrap();
         thread.close().await;
         assert_eq!(lab.runs.lock().unwrap().len(), 3);
         let spec = lab.spec(ThreadSpec::resume(id), Vec::new());
@@ -202,7 +202,7 @@ async fn a_slow_store_keeps_everything() {
         heddle.threads().set_name(id, "kept elsewhere").await.unwrap();
         assert_eq!(heddle.threads().resolve("kept elsewhere").await.unwrap(), id);
         let last = heddle.threads().last(None).await.unwrap();
-        assert!(last == Some(id) || last == Some(fork.id()));
+        assert!(last == Some(id) || last == Some(fork.id().unwrap()));
         let home = std::fs::read_dir(lab.root.path().join("home/sessions"));
         assert!(home.is_err(), "something was written into the home");
     }
@@ -231,7 +231,7 @@ async fn check_failing(behaviour: Behaviour) {
     let (lab, store) = (Lab::new(), MemoryStore::default());
     let heddle = with_store(&lab, store.clone(), behaviour);
     let thread = heddle.start(lab.spec(ThreadSpec::new(), answers())).await.unwrap();
-    let id = thread.id();
+    let id = thread.id().unwrap();
     let mut turn = thread.turn("first");
     let mut completed = 0;
     while let Some(event) = turn.next().await {
@@ -240,9 +240,10 @@ async fn check_failing(behaviour: Behaviour) {
     let lies = matches!(behaviour, Behaviour::Lies(_));
     match turn.result() {
         Ok(_) => {}
-        Err(TurnError::Failed { failure, .. }) => {
-            assert!(!lies, "{behaviour:?}: {failure:?}");
-            assert!(failure.message.contains("resume the thread"), "{}", failure.message);
+        Err(error) if error.kind() == ErrorKind::Storage => {
+            assert!(!lies, "{behaviour:?}: {error:?}");
+            assert!(error.to_string().contains("resume the thread"), "{error}");
+            assert_eq!(error.thread_id(), Some(id));
         }
         Err(error) => panic!("{behaviour:?}: {error}"),
     }
@@ -295,7 +296,7 @@ async fn interrupted_during_a_write() {
         handle.interrupt();
         while turn.next().await.is_some() {}
         let runs = lab.runs.lock().unwrap().clone();
-        let lines = kept(&heddle, thread.id()).await.join("\n");
+        let lines = kept(&heddle, thread.id().unwrap()).await.join("\n");
         for run in &runs {
             assert!(lines.contains(&format!("\"call_id\":\"{run}\"")), "after {polls}: {run}");
         }
@@ -310,25 +311,26 @@ async fn ephemeral_threads() {
     let lab = Lab::new();
     let spec = |spec: ThreadSpec| lab.spec(spec, Vec::new());
     let thread = lab.heddle.start(spec(ThreadSpec::new().ephemeral(true))).await.unwrap();
-    let id = thread.id();
+    let id = thread.id().unwrap();
     thread.turn("first").run().await.unwrap();
     assert!(kept(&lab.heddle, id).await.len() > 3);
     let fork = lab.heddle.start(spec(ThreadSpec::fork(id))).await.unwrap();
     fork.turn("second").run().await.unwrap();
-    assert!(fork.facts().log_path.is_some());
-    let other = lab.heddle.start(spec(ThreadSpec::fork(fork.id()).ephemeral(true))).await.unwrap();
+    assert!(fork.facts().unwrap().log_path.is_some());
+    let other =
+        lab.heddle.start(spec(ThreadSpec::fork(fork.id().unwrap()).ephemeral(true))).await.unwrap();
     other.turn("third").run().await.unwrap();
     let last = lab.requests.lock().unwrap().last().unwrap()["input"].to_string();
     for said in ["first", "second", "third"] {
         assert_eq!(last.matches(&format!("\"{said}\"")).count(), 1, "{said}");
     }
-    let (fork_id, other_id) = (fork.id(), other.id());
+    let (fork_id, other_id) = (fork.id().unwrap(), other.id().unwrap());
     for thread in [thread, fork, other] {
         thread.close().await;
     }
     for gone in [id, other_id] {
         let resumed = lab.heddle.start(spec(ThreadSpec::resume(gone))).await;
-        assert!(matches!(resumed, Err(Error::NoSuchThread { .. })), "{resumed:?}");
+        assert_eq!(resumed.unwrap_err().kind(), ErrorKind::NoSuchThread);
     }
     // What was kept of it is a thread like any other, for other processes, too.
     let again = lab.another();

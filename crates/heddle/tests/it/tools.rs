@@ -7,8 +7,8 @@ use std::time::Duration;
 use heddle::approvals::{Answer, ApprovalFuture, Approver, Question, Subject};
 use heddle::events::{ItemBody, Status};
 use heddle::judge::{Because, Decision, Effect, Verdict, judge_fn};
-use heddle::tools::{OutputBody, Tool, ToolContext, ToolFuture, ToolSpec};
-use heddle::{ApprovalPolicy, Error, Thread, ThreadSpec};
+use heddle::tools::{Tool, ToolContext, ToolFuture, ToolSpec};
+use heddle::{ApprovalPolicy, ErrorKind, Thread, ThreadSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ impl Tool for Word {
             match word.as_str() {
                 "hang" => std::future::pending().await,
                 "panic" => panic!("as it was told"),
-                word => OutputBody::Text(format!("it says {word}")),
+                word => format!("it says {word}").into(),
             }
         })
     }
@@ -98,7 +98,11 @@ async fn results_of_calls() {
     let (done, failed) = (Some(Status::Completed), Some(Status::Failed));
     check(play(&lab, spec(), r#"{"word": "hi"}"#).await, "it says hi", done);
     check(play(&lab, spec(), r#"{"word": "hang"}"#).await, "took longer than 200ms", failed);
-    check(play(&lab, spec(), r#"{"word": "panic"}"#).await, "word panicked", failed);
+    check(
+        play(&lab, spec(), r#"{"word": "panic"}"#).await,
+        "word panicked: as it was told",
+        failed,
+    );
     // What does not follow the schema never gets to the tool.
     for arguments in [
         r#"{"word": 7}"#,
@@ -165,14 +169,15 @@ async fn a_judge_sees_tool_calls() {
 async fn tools_that_cannot_be_offered() {
     let lab = Lab::new();
     let named = |name: &str| Word(ToolSpec { name: name.to_owned(), ..Word::spec() });
-    let bad_schema = ToolSpec::new("word", "", json!({"type": 7}));
+    let bad_schema = ToolSpec::new("word", "Says.", json!({"type": "object", "properties": 7}));
     for (spec, says) in [
         (ThreadSpec::new().tool(named("")), "cannot be used"),
         (ThreadSpec::new().tool(named("a b")), "cannot be used"),
         (ThreadSpec::new().tool(named("a")).tool(named("a")), "two tools with the name a"),
-        (ThreadSpec::new().tool(Word(bad_schema)), "the schema of the tool word"),
+        (ThreadSpec::new().tool(Word(bad_schema)), "its parameters have no usable schema"),
     ] {
         let error = lab.heddle.start(lab.spec(spec, Vec::new())).await.expect_err(says);
-        assert!(matches!(error, Error::Settings(_)) && error.to_string().contains(says), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Settings);
+        assert!(error.to_string().contains(says), "{error}");
     }
 }

@@ -1,8 +1,8 @@
 //! Turns: their events, results and structured answers, and how they are steered and interrupted.
 
 use futures_util::StreamExt as _;
-use heddle::events::{DeltaPart, Event, ItemBody, UserInput, UserMessage};
-use heddle::{Input, Reducer, ThreadSpec, TurnError, Usage};
+use heddle::events::{DeltaPart, Event, ItemBody, UserInput, UserMessage, user_message_name};
+use heddle::{ErrorKind, Input, Reducer, ThreadSpec, Usage};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -61,9 +61,10 @@ async fn an_answer_has_a_type() {
     let report: Report = turn.run().await.unwrap().json().unwrap();
     assert_eq!(report, Report { files: 3, verdict: "fine".into() });
     let failed = thread.turn("report").output::<Report>().unwrap().run().await;
-    let Err(TurnError::Failed { failure, so_far }) = failed else { panic!("{failed:?}") };
-    assert!(failure.message.contains("files"), "{}", failure.message);
-    assert_eq!(so_far.items.len(), 2);
+    let error = failed.expect_err("both answers are wrong");
+    assert_eq!(error.kind(), ErrorKind::Answer);
+    assert!(error.to_string().contains("files"), "{error}");
+    assert_eq!(error.so_far().unwrap().items.len(), 2);
     // A schema is of its turn.
     thread.turn("just say something").run().await.unwrap();
     let requests = lab.requests.lock().unwrap();
@@ -94,7 +95,7 @@ async fn steering_and_interrupting() {
         last = Some(event);
     }
     assert!(matches!(last, Some(Event::TurnInterrupted { .. })));
-    assert!(matches!(turn.result(), Err(TurnError::Interrupted { .. })));
+    assert_eq!(turn.result().unwrap_err().kind(), ErrorKind::Interrupted);
 }
 
 /// The user's messages are items with their inputs. They are in events, but not in the result.
@@ -129,7 +130,7 @@ async fn messages_of_the_user() {
     assert_eq!(said[0].body, ItemBody::UserMessage(message));
     assert_eq!(said[1].body, ItemBody::UserMessage(UserMessage::text("and this")));
     let names: Vec<_> = said.iter().map(|item| item.name(&id)).collect();
-    assert_eq!(names, [format!("{id}-user-1"), format!("{id}-user-2")]);
+    assert_eq!(names, [user_message_name(&id, 1), user_message_name(&id, 2)]);
     assert!(said.iter().all(|item| begun.iter().any(|begun| begun.id == item.id)));
     // The model is told of the picture that could not be read.
     let requests = lab.requests.lock().unwrap();
@@ -192,6 +193,6 @@ async fn times_come_from_the_clock() {
     assert_eq!(result.duration.as_millis(), u128::from(ended - started));
     let took = result.tool_times.first().unwrap().duration;
     assert!(took >= tick && took <= result.duration, "{took:?}");
-    let log = std::fs::read_to_string(thread.facts().log_path.as_ref().unwrap()).unwrap();
+    let log = std::fs::read_to_string(thread.facts().unwrap().log_path.as_ref().unwrap()).unwrap();
     assert!(log.contains(&format!("\"started_at\":{}", START_MS / 1000)), "{log}");
 }

@@ -93,7 +93,7 @@ fn repair_output(output: &mut OutputBody, found: &mut Found<'_>) {
         OutputBody::Parts(parts) => {
             let fitted = std::mem::take(parts)
                 .into_iter()
-                .filter_map(|part| repair_part(part, to_input, found));
+                .filter_map(|part| repair_part(part, to_output, found));
             *parts = fitted.collect();
             if parts.is_empty() {
                 *output = OutputBody::Text(String::new());
@@ -130,6 +130,7 @@ fn repair_part(
             }
             shorten(text, found);
         }
+        KnownPart::File(_) | KnownPart::InputFile { .. } => {}
         KnownPart::InputImage { image_url, detail } => {
             *detail = detail.take().filter(|detail| DETAILS.contains(&detail.as_str()));
             if let Err((kind, words)) = image::check(image_url) {
@@ -143,26 +144,33 @@ fn repair_part(
     Some(Open::Known(part))
 }
 
-/// Parts of user messages and outputs.
+/// Parts of user messages.
 fn to_input(part: KnownPart) -> Option<KnownPart> {
     Some(match part {
         KnownPart::OutputText { text } | KnownPart::Refusal { refusal: text } => {
             KnownPart::InputText { text }
         }
+        // Documents are in logs as references only.
+        KnownPart::InputFile { .. } => return None,
         part => part,
     })
 }
 
+/// Parts of outputs. Only users attach files.
+fn to_output(part: KnownPart) -> Option<KnownPart> {
+    to_input(part).filter(|part| !matches!(part, KnownPart::File(_)))
+}
+
 /// Parts of other messages to the model.
 fn to_text_input(part: KnownPart) -> Option<KnownPart> {
-    to_input(part).filter(|part| !matches!(part, KnownPart::InputImage { .. }))
+    to_output(part).filter(|part| !matches!(part, KnownPart::InputImage { .. }))
 }
 
 /// Parts of the model's messages.
 fn said(part: KnownPart) -> Option<KnownPart> {
     match part {
         KnownPart::InputText { text } => Some(KnownPart::OutputText { text }),
-        KnownPart::InputImage { .. } => None,
+        KnownPart::InputImage { .. } | KnownPart::InputFile { .. } | KnownPart::File(_) => None,
         part => Some(part),
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that is written is read back as the same value; unknown content byte for byte.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use log::event::{
     AgentMessage, ItemCompleted, TaskComplete, TaskError, TaskStarted, ThreadRolledBack,
@@ -15,7 +16,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+use protocol::error::{ErrorClass, Limit, LimitKind, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
     Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, Place, RefusedCall,
@@ -25,7 +26,7 @@ use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
 use protocol::usage::Usage;
 use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn text() -> BoxedStrategy<String> {
     prop_oneof![".{0,20}", "[a-z \"\\\\\n\t{}\\[\\]:,']{0,12}", Just("é\u{1f600}\u{0}".to_owned())]
@@ -210,8 +211,15 @@ fn decision() -> impl Strategy<Value = Decision> {
         of(select(vec![Place::Sandbox, Place::Outside])),
         of(rule),
         text(),
+        of(text()),
     )
-        .prop_map(|(verdict, place, rule, reason)| Decision { verdict, place, rule, reason })
+        .prop_map(|(verdict, place, rule, reason, refusal)| Decision {
+            verdict,
+            place,
+            rule,
+            reason,
+            refusal,
+        })
 }
 
 fn item() -> BoxedStrategy<LoggedItem> {
@@ -256,6 +264,38 @@ fn cause() -> BoxedStrategy<TurnErrorCause> {
     .boxed()
 }
 
+fn failure() -> impl Strategy<Value = TurnError> {
+    let retry = prop_oneof![
+        Just(RetryAdvice::Never),
+        Just(RetryAdvice::Later),
+        any::<u64>().prop_map(|ms| RetryAdvice::After(Duration::from_millis(ms))),
+    ];
+    let kinds = vec![
+        LimitKind::Turns,
+        LimitKind::Requests,
+        LimitKind::Calls,
+        LimitKind::Tokens,
+        LimitKind::Time,
+        LimitKind::IdleAnswers,
+        LimitKind::AnswerItems,
+        LimitKind::AnswerBytes,
+        LimitKind::AnswerTime,
+    ];
+    let limit = of((select(kinds), any::<u64>()).prop_map(|(kind, value)| Limit { kind, value }));
+    (cause(), text(), any::<u32>(), retry, of(text()), limit).prop_map(
+        |(cause, message, attempts, retry, request_id, limit)| TurnError {
+            cause,
+            message,
+            attempts,
+            retry,
+            request_id,
+            limit,
+            // It has a line of its own.
+            usage: None,
+        },
+    )
+}
+
 fn usage() -> impl Strategy<Value = TotalledUsage> {
     any::<[u32; 5]>().prop_map(|[input, cached, written, output, reasoning]| {
         TotalledUsage::from(Usage {
@@ -280,16 +320,9 @@ fn event() -> BoxedStrategy<LogEvent> {
             })
         },
     );
-    let complete = (of(text()), any::<Option<u64>>(), of((cause(), text())), of(text())).prop_map(
+    let complete = (of(text()), any::<Option<u64>>(), of(failure()), of(text())).prop_map(
         |(turn_id, duration_ms, error, message)| {
-            let error = error.map(|(cause, message)| {
-                TaskError::from(&TurnError {
-                    cause,
-                    message,
-                    attempts: 1,
-                    retry: RetryAdvice::Never,
-                })
-            });
+            let error = error.as_ref().map(|error| Box::new(TaskError::from(error)));
             LogEvent::TaskComplete(TaskComplete {
                 turn_id,
                 duration_ms,
@@ -411,6 +444,17 @@ proptest! {
         check(&record);
     }
 
+    #[test]
+    fn a_failure_is_the_same_from_disk(failure in failure()) {
+        let ended = TaskComplete {
+            error: Some(Box::new((&failure).into())),
+            ..TaskComplete::default()
+        };
+        let text = serde_json::to_string(&ended).unwrap();
+        let read: TaskComplete = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read.error.unwrap().into_turn_error(), failure);
+    }
+
     /// The older form of a message has other fields, and says the same.
     #[test]
     fn a_message_of_the_user_reads_back(message in user_message()) {
@@ -471,4 +515,29 @@ proptest! {
         prop_assert!(item.restore_output(&call));
         prop_assert_eq!(item.body, LoggedBody::Item(command(output)));
     }
+}
+
+/// Lines of other programs, of older versions and of newer ones.
+#[test]
+fn failures_of_other_writers() {
+    let check = |error: Value, want: TurnError| {
+        let line = json!({"error": error});
+        let read: TaskComplete = serde_json::from_value(line).unwrap();
+        assert_eq!(read.error.unwrap().into_turn_error(), want, "{error}");
+    };
+    let limited = TurnError::new(TurnErrorCause::Limit, "m");
+    check(json!({"message": "m", "codex_error_info": "other", "heddle_cause": "limit"}), limited);
+    let full = TurnErrorCause::Sample(ErrorClass::ContextFull);
+    let info = "context_window_exceeded";
+    check(json!({"message": "m", "codex_error_info": info}), TurnError::new(full, "m"));
+    check(json!("m"), TurnError::new(TurnErrorCause::Unknown, "m"));
+    let newer = json!({
+        "message": "m",
+        "heddle_cause": "newer",
+        "heddle_attempts": -1,
+        "heddle_limit": {"kind": "newer", "value": 3},
+        "heddle_request_id": 7,
+        "heddle_retry": "newer",
+    });
+    check(newer, TurnError::new(TurnErrorCause::Unknown, "m"));
 }

@@ -141,6 +141,21 @@ fn images() {
 }
 
 #[test]
+fn files() {
+    let file = json!({ "type": "input_file", "filename": "a.pdf", "file_data": "data:a" });
+    let reference = json!({ "type": "input_text", "text": "", "heddle_file": {
+        "sha256": "a".repeat(64), "name": "b.txt", "mime": "text/plain", "bytes": 2 } });
+    // A reference is content by now, unless whoever sends it has none.
+    check(
+        &[json!({ "type": "message", "role": "user", "content": [file, reference] })],
+        &[user(json!([
+            { "type": "file", "file": { "filename": "a.pdf", "file_data": "data:a" } },
+            { "type": "text", "text": "[attached file b.txt, text/plain, 2 bytes]" },
+        ]))],
+    );
+}
+
+#[test]
 fn calls_and_outputs() {
     let ok = || output("1", json!("ok"));
     check(

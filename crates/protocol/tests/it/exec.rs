@@ -1,8 +1,13 @@
 //! The lines of `exec --json`: recorded ones round-trip byte for byte, generated ones value for value.
 
+use std::time::Duration;
+
+use proptest::option::of;
 use proptest::prelude::*;
-use protocol::exec::{Details, Line, Message, ThreadEvent, ThreadItem, Todo};
+use protocol::error::{FailureFacts, Limit, LimitKind, RetryAdvice};
+use protocol::exec::{Details, Failure, Line, Message, ThreadEvent, ThreadItem, Todo};
 use protocol::open::Open;
+use protocol::usage::TurnUsage;
 
 use crate::generate::{action, change, object, status, text, usage};
 
@@ -104,12 +109,34 @@ proptest! {
     }
 }
 
+fn facts() -> impl Strategy<Value = FailureFacts> {
+    let retry = prop_oneof![
+        Just(RetryAdvice::Later),
+        any::<u32>().prop_map(|ms| RetryAdvice::After(Duration::from_millis(ms.into()))),
+    ];
+    let limit = (prop_oneof![Just(LimitKind::Tokens), Just(LimitKind::AnswerTime)], any::<u64>())
+        .prop_map(|(kind, value)| Limit { kind, value });
+    let used = (usage(), usage()).prop_map(|(thread, turn)| TurnUsage { thread, turn });
+    (of(any::<u32>()), of(text()), of(limit), of(text()), of(retry), of(used)).prop_map(
+        |(attempts, cause, limit, request_id, retry, usage)| FailureFacts {
+            attempts,
+            cause,
+            limit,
+            request_id,
+            retry,
+            usage,
+        },
+    )
+}
+
 fn event() -> impl Strategy<Value = ThreadEvent> {
     prop_oneof![
         text().prop_map(|thread_id| ThreadEvent::ThreadStarted { thread_id }),
         Just(ThreadEvent::TurnStarted {}),
         usage().prop_map(|usage| ThreadEvent::TurnCompleted { usage }),
-        text().prop_map(|message| ThreadEvent::TurnFailed { error: Message { message } }),
+        (text(), facts()).prop_map(|(message, heddle)| ThreadEvent::TurnFailed {
+            error: Failure { message, heddle }
+        }),
         text().prop_map(|message| ThreadEvent::Error { message }),
         open_item().prop_map(|item| ThreadEvent::ItemStarted { item }),
         open_item().prop_map(|item| ThreadEvent::ItemUpdated { item }),
@@ -151,4 +178,28 @@ fn details() -> impl Strategy<Value = Details> {
         prop::collection::vec(todo, 0..4).prop_map(|items| Details::TodoList { items }),
         text().prop_map(|message| Details::Error { message }),
     ]
+}
+
+/// Facts of other writers: fields that this version does not know, or in another form, say nothing.
+#[test]
+fn facts_of_other_versions() {
+    let check = |facts: &str, want: FailureFacts| {
+        let line = format!(r#"{{"type":"turn.failed","error":{{"message":"m"{facts}}}}}"#);
+        let Ok(Open::Known(ThreadEvent::TurnFailed { error })) = serde_json::from_str(&line) else {
+            panic!("{line}");
+        };
+        assert_eq!(error, Failure { message: "m".to_owned(), heddle: want }, "{line}");
+    };
+    check("", FailureFacts::default());
+    check(r#","heddle":{}"#, FailureFacts::default());
+    check(r#","heddle":[1]"#, FailureFacts::default());
+    check(
+        r#","heddle":{"cause":"newer","attempts":-1,"limit":{"kind":"newer","value":1},"retry":"newer","usage":7,"newer":1}"#,
+        FailureFacts { cause: Some("newer".to_owned()), ..FailureFacts::default() },
+    );
+    let limit = Some(Limit { kind: LimitKind::Calls, value: 3 });
+    check(
+        r#","heddle":{"limit":{"kind":"calls","value":3,"newer":1}}"#,
+        FailureFacts { limit, ..FailureFacts::default() },
+    );
 }

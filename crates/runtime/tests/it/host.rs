@@ -237,8 +237,8 @@ impl Host {
             turn_context: Default::default(),
         };
         let client = Client::new(endpoint, &identity).unwrap();
-        let tools = Toolset::new(tools, &[], sessions);
-        let model = Box::new(EndpointModel::new(client, None, tools.specs()));
+        let tools = Toolset::new(tools, &[], sessions).unwrap();
+        let model = Box::new(EndpointModel::new(client, None));
         let mut thread = Thread::new(id, model, tools, options, Vec::new(), ResumeState::default());
         if let Some(approver) = &self.approver {
             thread.set_approver(Arc::clone(approver) as Arc<dyn Approver>);

@@ -16,7 +16,6 @@ use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::item::{Command, ItemBody, Status};
-use protocol::responses::OutputBody;
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
     Clock, EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
@@ -151,7 +150,7 @@ impl Tool for Print {
             command.output.clone_from(&output);
             (command.exit_code, command.status) = (Some(0), Status::Completed);
             context.report(Report::Ended(ItemBody::Command(command))).await;
-            OutputBody::Text(format!("Output:\n{output}"))
+            format!("Output:\n{output}").into()
         })
     }
 }
@@ -216,9 +215,9 @@ impl Host {
             turn_context: TurnContext::default(),
         };
         let tool: Box<dyn Tool> = Box::new(Print { runs: Arc::clone(&self.runs) });
-        let tools = Toolset::new(vec![tool], &[], Arc::new(Sessions::default()));
+        let tools = Toolset::new(vec![tool], &[], Arc::new(Sessions::default())).unwrap();
         let client = Client::new(endpoint, &identity).unwrap();
-        let model = Box::new(EndpointModel::new(client, None, tools.specs()));
+        let model = Box::new(EndpointModel::new(client, None));
         let mut thread = Thread::new(id, model, tools, options, Vec::new(), ResumeState::default());
         thread.set_journal(Journal::new(Box::new(log), Rollout::new(id, false, None)));
         thread

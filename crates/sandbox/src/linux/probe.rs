@@ -13,6 +13,7 @@ use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::limits::Limits;
+use crate::linux::spawn::NO_NETWORK;
 use crate::linux::{HELPER_NAME, Trouble};
 use crate::sandbox::Level;
 use crate::spec::Spec;
@@ -29,7 +30,7 @@ const NOT_WRITABLE: u8 = 63;
 
 /// Builds a sandbox of this level and tries the most important operations inside it.
 pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
-    let ground = Ground::new().map_err(|error| format!("no directory to try it in: {error}"))?;
+    let ground = Ground::new()?;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let program = fs::read_link(helper).unwrap_or_else(|_| helper.to_owned());
     let spec = Spec {
@@ -99,14 +100,18 @@ pub(crate) fn inside() -> ExitCode {
 struct Ground(PathBuf);
 
 impl Ground {
-    fn new() -> io::Result<Self> {
+    fn new() -> Result<Self, String> {
         // `TMPDIR`, or if that does not exist, the usual place.
-        let usual = || Path::new("/tmp").canonicalize();
-        let base = std::env::temp_dir().canonicalize().or_else(|_| usual())?;
+        let usual = Path::new("/tmp");
+        let base = std::env::temp_dir().canonicalize().or_else(|_| usual.canonicalize());
+        let base = base.unwrap_or_else(|_| usual.to_owned());
+        let failed = |error: io::Error| {
+            format!("no directory to try it in: {} cannot be written ({error})", base.display())
+        };
         let path = base.join(format!("heddle-probe-{}-{}", std::process::id(), unique()));
-        fs::create_dir(&path)?;
+        fs::create_dir(&path).map_err(failed)?;
         let ground = Self(path);
-        fs::create_dir(ground.writable())?;
+        fs::create_dir(ground.writable()).map_err(failed)?;
         Ok(ground)
     }
 
@@ -199,6 +204,13 @@ fn key(helper: &Path) -> Option<String> {
 
 /// Returns what the user can do to make a sandbox possible.
 pub(crate) fn remedy() -> String {
+    // Neither settings nor a container are to blame inside of one of our own. Only the text depends on this
+    // variable, which anybody can set.
+    if std::env::var_os(NO_NETWORK).is_some() {
+        return "this already runs inside a sandbox: use `-s danger-full-access`, which can do no more than \
+                that sandbox allows, or, if it may write, set TMPDIR to a directory where it may"
+            .to_owned();
+    }
     for (name, off, on) in SWITCHES {
         if setting(name).as_deref() == Some(off) {
             return format!("run `sudo sysctl -w {name}={on}`");

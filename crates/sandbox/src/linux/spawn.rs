@@ -16,7 +16,7 @@ use crate::sandbox::{Level, Sandbox};
 use crate::spec::Spec;
 
 /// Set for commands without network access, so that tests can tell why theirs fail.
-const NO_NETWORK: &str = "CODEX_SANDBOX_NETWORK_DISABLED";
+pub(crate) const NO_NETWORK: &str = "CODEX_SANDBOX_NETWORK_DISABLED";
 
 /// The supervisor's report on whether the command has started.
 pub(crate) struct StartReport(AsyncFd<OwnedFd>);

@@ -154,6 +154,16 @@ pub struct List {
     pub cursor: Option<Cursor>,
 }
 
+impl Default for List {
+    /// Asks for the first page of all threads that are not archived, the one written to last first.
+    fn default() -> Self {
+        Self { limit: PAGE_DEFAULT, ..Self::newest(None) }
+    }
+}
+
+/// Threads on a page, unless the query says otherwise.
+const PAGE_DEFAULT: usize = 50;
+
 impl List {
     /// Asks for the thread that was last written to, of those made in `cwd` or of all.
     pub(crate) fn newest(cwd: Option<&str>) -> Self {

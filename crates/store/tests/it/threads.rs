@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use log::Line;
 use protocol::id::ThreadId;
-use store::{DamageKind, FileStore, ImportOutcome, ManageError, OpenError, StoreError};
+use store::{DamageKind, FileStore, ImportOutcome, ManageError, NoteKind, OpenError, StoreError};
 
 use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
@@ -478,7 +478,7 @@ fn held() {
         false => "another program".to_owned(),
     };
     assert!(error.to_string().contains(&named), "{error}");
-    assert!(error.to_string().contains("heddle exec fork"), "{error}");
+    assert!(error.to_string().contains("continue in a fork"), "{error}");
     // The content left by a killed process does not say who has it now.
     std::fs::write(&lock, "1 heddle\n").unwrap();
     let error = store.open(id(), &mut |_| {}).unwrap_err();
@@ -586,6 +586,59 @@ fn strange_files() {
     let twice = format!("{head}\n{one}\n{two}\n").repeat(2);
     check(twice.as_bytes(), 3, &[Repeated]);
     check(format!("{head}\n{one}\n{head}\n{two}\n").as_bytes(), 3, &[Repeated]);
+}
+
+/// Lines that stand elsewhere, or twice, are read right, named by a check, and left alone by a repair.
+#[test]
+fn lines_out_of_order_are_named() {
+    use NoteKind::{Doubled, Misplaced, Unordered};
+    let disk = empty_home();
+    let mut log = store(&disk).create(new_thread(id())).unwrap();
+    (1..6).for_each(|at| say(&mut log, &at.to_string()));
+    log.close();
+    let path = store(&disk).files(id()).unwrap().unwrap().path;
+    let whole = disk.bytes(&path).unwrap();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let want = texts(&store(&disk), id());
+    let check = |order: &[usize], checked: bool, notes: &[(NoteKind, std::ops::Range<u64>)]| {
+        let strip = |line: &[u8]| {
+            let text = std::str::from_utf8(line).unwrap();
+            match text.rfind(",\"crc32c\"") {
+                Some(at) if !checked => format!("{}}}\n", &text[..at]),
+                _ => text.to_owned(),
+            }
+        };
+        let bytes: String = order.iter().map(|at| strip(lines[*at])).collect();
+        disk.put(path.to_str().unwrap(), bytes.as_bytes());
+        for repair in [false, true, false] {
+            let report = store(&disk).fsck(None, repair, &mut |_, _| {}).unwrap();
+            let file = &report.files[0];
+            assert!(report.is_clean() && file.repaired.is_empty(), "{order:?} {report:?}");
+            let got: Vec<_> =
+                file.notes.iter().map(|note| (note.what, note.lines.clone())).collect();
+            assert_eq!(got, notes, "{order:?}");
+            for note in &file.notes {
+                let start = usize::try_from(note.offset).unwrap();
+                let named = &bytes.as_bytes()[start..][..usize::try_from(note.length).unwrap()];
+                let first = format!("\"ordinal\":{},", note.lines.start);
+                assert!(named.ends_with(b"\n") && String::from_utf8_lossy(named).contains(&first));
+                assert!(note.to_string().contains("nothing is lost"), "{note}");
+            }
+            assert_eq!(disk.bytes(&path).unwrap(), bytes.as_bytes(), "{order:?}");
+        }
+        if checked {
+            assert_eq!(texts(&store(&disk), id()), want, "{order:?}");
+        }
+    };
+    check(&[0, 1, 2, 3, 4, 5], true, &[]);
+    check(&[0, 1, 3, 2, 4, 5], true, &[(Misplaced, 2..3)]);
+    check(&[0, 1, 4, 2, 3, 5], true, &[(Misplaced, 2..4)]);
+    check(&[0, 1, 4, 3, 2, 5], true, &[(Misplaced, 3..4), (Misplaced, 2..3)]);
+    check(&[0, 1, 2, 2, 3, 4, 5], true, &[(Doubled, 2..3)]);
+    check(&[0, 1, 2, 3, 2, 3, 4, 5], true, &[(Doubled, 2..4)]);
+    check(&[0, 2, 1, 2, 3, 4, 5, 5], true, &[(Misplaced, 1..2), (Doubled, 2..3), (Doubled, 5..6)]);
+    check(&[0, 1, 3, 2, 4, 5], false, &[(Unordered, 2..3)]);
+    check(&[0, 1, 2, 2, 3, 4, 5], false, &[(Doubled, 2..3)]);
 }
 
 /// A read-only home can be checked, and errors say why nothing else is possible.

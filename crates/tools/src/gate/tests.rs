@@ -129,6 +129,8 @@ fn every_answer() {
     check(Answer::TimedOut, Err("timed out"), "InProgress ? Failed");
     check(Answer::Disconnected, Err("approval request"), "InProgress ? Failed");
     check(Answer::Invalid, Err("approval request"), "InProgress ? Failed");
+    let failed = Answer::Failed("the approver panicked".to_owned());
+    check(failed, Err("failed: the approver panicked; "), "InProgress ? Failed");
 }
 
 #[test]

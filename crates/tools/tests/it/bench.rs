@@ -94,7 +94,7 @@ impl Bench {
                 other => panic!("{other:?}"),
             }
         }
-        match output {
+        match output.content {
             OutputBody::Text(text) => (text, shown),
             OutputBody::Parts(parts) => panic!("{parts:?}"),
         }

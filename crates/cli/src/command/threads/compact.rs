@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use faces::human::{Human, Terminals};
 use futures_util::StreamExt as _;
-use heddle::{Notice, ThreadSpec, TurnError};
+use heddle::{ErrorKind, Notice, ThreadSpec};
 use protocol::event::Event;
 
 use super::{Threads, print};
@@ -53,7 +53,9 @@ pub(super) fn run(
             Ok(_) => {
                 print(&format!("{id}: compacted the history from {before} to {after} items\n"))
             }
-            Err(TurnError::Interrupted { .. }) => Ok(ExitCode::from(signals.received())),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                Ok(ExitCode::from(signals.received()))
+            }
             Err(_) => Ok(ExitCode::from(code::FAILED)),
         }
     });

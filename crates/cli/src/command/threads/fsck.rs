@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use heddle::threads::FileReport;
 use heddle::threads::index::Progress;
-use serde_json::json;
+use heddle::threads::{FileReport, Note, NoteKind};
+use serde_json::{Value, json};
 use stdx::visible;
 
 use super::show::damage_json;
@@ -63,7 +63,12 @@ fn to_text(file: &FileReport) -> String {
     for damage in &file.damage {
         say("damaged", &damage.to_string());
     }
-    for (label, more) in [("repaired", file.repaired_more), ("damaged", file.damage_more)] {
+    for note in &file.notes {
+        say("note", &note.to_string());
+    }
+    for (label, more) in
+        [("repaired", file.repaired_more), ("damaged", file.damage_more), ("note", file.notes_more)]
+    {
         if more > 0 {
             say(label, &format!("{} more places of {}", more, file.path.display()));
         }
@@ -75,6 +80,20 @@ fn to_text(file: &FileReport) -> String {
         say("in use", &format!("{} by {holder}; check again when it is done", file.path.display()));
     }
     text
+}
+
+fn note_json(note: &Note) -> Value {
+    let what = match note.what {
+        NoteKind::Misplaced => "misplaced",
+        NoteKind::Unordered => "unordered",
+        NoteKind::Doubled => "doubled",
+    };
+    json!({
+        "what": what,
+        "offset": note.offset,
+        "length": note.length,
+        "lines": [note.lines.start, note.lines.end.saturating_sub(1)],
+    })
 }
 
 /// Formats an error with its causes.
@@ -104,6 +123,8 @@ fn to_json(file: &FileReport) -> String {
         "damage": damages(&file.damage),
         "damage_more": file.damage_more,
         "repaired": damages(&file.repaired),
+        "notes": file.notes.iter().map(note_json).collect::<Vec<_>>(),
+        "notes_more": file.notes_more,
         "error": file.error.as_ref().map(chain),
     })
     .to_string()

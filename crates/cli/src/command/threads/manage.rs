@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use faces::table::one_line;
 use heddle::threads::index::is_id_beginning;
-use heddle::threads::{FileStore, ManageError, OpenError};
-use history::{Fold, Turns};
+use heddle::threads::{FileStore, ManageError, OpenError, Turns, turns};
 use protocol::id::ThreadId;
 
 use super::{Threads, list, print, store_failure};
 use crate::args::threads::{DeleteArgs, RevertArgs, ThreadsArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, fork_advice};
 use crate::find::index_failure;
 
 pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCode, Failure> {
@@ -112,9 +111,7 @@ fn for_each(
 
 pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, Failure> {
     let id = threads.resolve(&args.thread)?;
-    let mut fold = Fold::default();
-    threads.store.read(id, &mut |line| fold.line(line)).map_err(store_failure)?;
-    let turns = fold.finish().turns;
+    let turns = turns(&threads.store, id).map_err(store_failure)?;
     let kept = kept(&turns, args).map_err(Failure::usage)?;
     let Some(first_gone) = turns.get(kept) else {
         return print(&format!("{id} has {} turns; there is nothing to revert\n", turns.len()));
@@ -177,6 +174,7 @@ fn open_failure(error: OpenError) -> Failure {
     match error {
         OpenError::Store(error) => store_failure(error),
         OpenError::Legacy(_) => Failure::usage(error),
+        OpenError::Held { id, .. } => Failure::failed(error).with_advice(&fork_advice(id)),
         error => Failure::failed(error),
     }
 }
@@ -186,6 +184,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use history::Fold;
     use log::{Line, Payload, kind};
 
     use super::*;

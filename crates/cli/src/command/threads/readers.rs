@@ -11,7 +11,7 @@ use heddle::threads::index::Index;
 use history::Fold;
 use log::event::ThreadRolledBack;
 use log::{Line, LogEvent, PAGINATED, Record, Rollout, SessionMeta, TurnContext, history_item};
-use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use server::notification::Notification;
 use server::past::PastThread;
 use server::request::ItemsView;
-use server::turn::TurnFace;
+use server::turn::{Told, TurnFace};
 use stdx::Rng;
 
 use super::transcript::{Kind, Transcript};
@@ -97,12 +97,11 @@ impl Live {
             }
         }
         self.tokens();
-        let (message, attempts, retry) = ("it failed".to_owned(), 2, RetryAdvice::Never);
         let end = match self.rng.below(4) {
             0 => Event::TurnInterrupted { at_ms: 0 },
             1 => {
                 let cause = self.pick(&CAUSES);
-                let error = TurnError { cause, message, attempts, retry };
+                let error = TurnError { attempts: 2, ..TurnError::new(cause, "it failed") };
                 Event::TurnFailed { error, at_ms: 0 }
             }
             _ => Event::TurnCompleted { usage: self.usage, turn_usage: Usage::default(), at_ms: 0 },
@@ -314,7 +313,7 @@ impl Live {
         let event = self.stamp(event);
         self.rollout.event(&event);
         for told in self.face.event(&event) {
-            if let Notification::ItemCompleted { item, .. } = told {
+            if let Told::Notification(Notification::ItemCompleted { item, .. }) = told {
                 self.shown.push(serde_json::to_value(item).unwrap());
             }
         }

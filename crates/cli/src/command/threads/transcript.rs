@@ -1,11 +1,13 @@
 //! Converts lines of a log into the entries that `threads show` prints.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use log::event::{TaskComplete, TurnAborted};
 use log::history_item::{ASSISTANT, ItemError};
 use log::words::Author;
 use log::{EventKind, EventStep, ItemContent, ItemStep, Line, LogEvent, Replay, Step, command};
+use protocol::file::FilePart;
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody};
 use serde_json::Value;
@@ -224,11 +226,17 @@ fn ended(event: EventStep<'_>) -> Vec<Said> {
 fn parts_text(parts: &[ContentPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         Open::Known(KnownPart::InputText { text } | KnownPart::OutputText { text }) => {
-            text.as_str()
+            Cow::Borrowed(text.as_str())
         }
-        Open::Known(KnownPart::Refusal { refusal }) => refusal.as_str(),
-        Open::Known(KnownPart::InputImage { .. }) => "(an image)",
-        Open::Unknown(_) => "(something else)",
+        Open::Known(KnownPart::Refusal { refusal }) => refusal.into(),
+        Open::Known(KnownPart::InputImage { .. }) => "(an image)".into(),
+        Open::Known(KnownPart::File(FilePart(file))) => {
+            format!("(the file {}, {})", file.name, file.kind).into()
+        }
+        Open::Known(KnownPart::InputFile { filename, .. }) => {
+            format!("(the file {filename})").into()
+        }
+        Open::Unknown(_) => "(something else)".into(),
     });
     texts.collect::<Vec<_>>().join("\n")
 }

@@ -1,0 +1,566 @@
+//! Clients that connect to an app-server: several at once, some of them slow, gone, or not allowed.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use testkit::script::{call, deltas, message, response};
+use testkit::{Lab, ModelServer};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::BINARY;
+use crate::run::{LIMIT, lab_for, until};
+
+/// A server, killed when it is dropped.
+struct Server {
+    child: Child,
+    /// Where it listens.
+    address: String,
+}
+
+impl Server {
+    fn start(lab: &Lab, args: &[&str]) -> Self {
+        let mut command = lab.command(BINARY);
+        command.arg("app-server").args(args).stdin(Stdio::null()).stderr(Stdio::piped());
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        use std::io::{BufRead as _, BufReader};
+
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let deadline = Instant::now() + LIMIT;
+        let address = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = lines.recv_timeout(left).expect("it says where it listens");
+            if let Some((_, address)) = line.split_once("listening on ") {
+                break address.to_owned();
+            }
+        };
+        Self { child, address }
+    }
+
+    fn tcp(&self) -> &str {
+        self.address.strip_prefix("ws://").unwrap()
+    }
+
+    fn unix(&self) -> &str {
+        self.address.strip_prefix("unix://").unwrap()
+    }
+
+    fn terminate(mut self) -> i32 {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::TERM,
+        )
+        .unwrap();
+        until("the end of the server", || self.child.try_wait().unwrap()).code().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin {}
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Duplex for T {}
+
+/// A client that speaks JSON-RPC over a WebSocket.
+struct Client {
+    socket: WebSocketStream<Box<dyn Duplex>>,
+    next: u64,
+    /// Messages that nobody has waited for.
+    seen: Vec<Value>,
+}
+
+impl Client {
+    async fn over(
+        stream: Box<dyn Duplex>,
+        host: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, Error> {
+        let mut request = format!("ws://{host}/").into_client_request()?;
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let (socket, _) = client_async(request, stream).await?;
+        Ok(Self { socket, next: 0, seen: Vec::new() })
+    }
+
+    async fn tcp(server: &Server, headers: &[(&'static str, &str)]) -> Result<Self, Error> {
+        let stream = TcpStream::connect(server.tcp()).await.unwrap();
+        Self::over(Box::new(stream), server.tcp(), headers).await
+    }
+
+    /// Connects to a Unix socket and introduces itself.
+    async fn unix(server: &Server, name: &str) -> Self {
+        let stream = UnixStream::connect(server.unix()).await.unwrap();
+        let mut client = Self::over(Box::new(stream), "localhost", &[]).await.unwrap();
+        client.introduce(name).await;
+        client
+    }
+
+    async fn introduce(&mut self, name: &str) -> Value {
+        let who = json!({
+            "clientInfo": {"name": name, "version": "1"},
+            "capabilities": {"experimentalApi": true},
+        });
+        self.ask("initialize", who).await
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.socket.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    /// Makes a request and returns its result or error.
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let id = self.next;
+        self.send(json!({"id": id, "method": method, "params": params})).await;
+        let answer = self.until(|it| it["id"] == id && it["method"].is_null()).await;
+        if answer["error"].is_null() { answer["result"].clone() } else { answer["error"].clone() }
+    }
+
+    /// Waits for a message, which may have come before.
+    async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.seen.iter().position(&fits) {
+            return self.seen.remove(at);
+        }
+        loop {
+            let frame = tokio::time::timeout(LIMIT, self.socket.next()).await;
+            let frame = frame.unwrap_or_else(|_| panic!("nothing fits: {:#?}", self.seen));
+            let Message::Text(text) = frame.unwrap().unwrap() else { continue };
+            let message: Value = serde_json::from_str(&text).unwrap();
+            if fits(&message) {
+                return message;
+            }
+            self.seen.push(message);
+        }
+    }
+
+    async fn told(&mut self, method: &str) -> Value {
+        self.until(|it| it["method"] == method).await["params"].clone()
+    }
+
+    async fn start_thread(&mut self, more: Value) -> String {
+        let mut params = json!({"sandbox": "danger-full-access"});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let started = self.ask("thread/start", params).await;
+        started["thread"]["id"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned()
+    }
+
+    async fn say(&mut self, thread: &str) -> Value {
+        let input = json!([{"type": "text", "text": "go"}]);
+        self.ask("turn/start", json!({"threadId": thread, "input": input})).await
+    }
+}
+
+fn scene(script: Value) -> (ModelServer, Lab, Server, Runtime) {
+    let model = ModelServer::start(script).unwrap();
+    let lab = lab_for(&model);
+    let socket = format!("unix://{}", lab.root().join("s").display());
+    let server = Server::start(&lab, &["--listen", &socket]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    (model, lab, server, runtime)
+}
+
+/// Two clients see the same turn, and each has its own view of everything else.
+#[test]
+fn two_clients_follow_one_thread() {
+    let (_model, lab, server, runtime) = scene(json!([response(deltas(["Hello ", "there."]))]));
+    runtime.block_on(async {
+        let (mut ann, mut ben) =
+            (Client::unix(&server, "ann").await, Client::unix(&server, "ben").await);
+        let thread = ann.start_thread(json!({})).await;
+        assert_eq!(ben.told("thread/started").await["thread"]["id"], thread);
+        // Nothing of it is on disk.
+        let early = ben.ask("thread/resume", json!({"threadId": thread})).await;
+        assert!(early["message"].as_str().unwrap().starts_with("no rollout found"), "{early}");
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let resumed = ben.ask("thread/resume", json!({"threadId": thread})).await;
+        assert_eq!(resumed["thread"]["turns"].as_array().unwrap().len(), 1, "{resumed}");
+        ben.say(&thread).await;
+        for client in [&mut ann, &mut ben] {
+            assert_eq!(client.told("turn/completed").await["turn"]["status"], "completed");
+        }
+        // The second client is told who was the first.
+        let mut late = Client::over(
+            Box::new(UnixStream::connect(server.unix()).await.unwrap()),
+            "localhost",
+            &[],
+        )
+        .await
+        .unwrap();
+        let user_agent = late.introduce("zoe").await["userAgent"].clone();
+        assert!(user_agent.as_str().unwrap().starts_with("ann/0.166.0 "), "{user_agent}");
+        let status = ben.ask("thread/unsubscribe", json!({"threadId": thread})).await;
+        assert_eq!(status["status"], "unsubscribed");
+        let loaded = late.ask("thread/loaded/list", json!({})).await;
+        assert_eq!(loaded["data"], json!([thread]));
+    });
+    assert_eq!(server.terminate(), 0);
+    assert!(!lab.root().join("s").exists(), "the socket is removed");
+}
+
+/// A question goes to all who follow; the first answer counts, and who comes later is asked, too.
+#[test]
+fn a_question_is_answered_once() {
+    let ask = json!({
+        "cmd": "echo ran >> ran.txt",
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I?",
+    });
+    let (_model, lab, server, runtime) = scene(json!([
+        response([message("Ready.")]),
+        response([call("c1", "exec_command", ask)]),
+        response([message("Done.")]),
+    ]));
+    const ASK: &str = "item/commandExecution/requestApproval";
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let settings = json!({"sandbox": "read-only", "approvalPolicy": "on-request"});
+        let thread = ann.start_thread(settings).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let mut ben = Client::unix(&server, "ben").await;
+        ben.ask("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await;
+        ann.say(&thread).await;
+        let first = ann.until(|it| it["method"] == ASK).await;
+        let second = ben.until(|it| it["method"] == ASK).await;
+        assert_eq!(first, second);
+        assert!(first["params"]["command"].as_str().unwrap().contains("echo ran"), "{first}");
+        // Nobody answers who was not asked, introduced or not.
+        let accept = json!({"id": first["id"], "result": {"decision": "accept"}});
+        let mut eve = Client::unix(&server, "eve").await;
+        eve.send(accept.clone()).await;
+        let stream = UnixStream::connect(server.unix()).await.unwrap();
+        let mut stranger = Client::over(Box::new(stream), "localhost", &[]).await.unwrap();
+        stranger.send(accept.clone()).await;
+        stranger.introduce("stranger").await;
+        eve.ask("thread/loaded/list", json!({})).await;
+        let status =
+            eve.ask("thread/read", json!({"threadId": thread})).await["thread"]["status"].clone();
+        assert_eq!(status["activeFlags"], json!(["waitingOnApproval"]));
+        // One client vanishes while it is asked; another one comes.
+        drop(ann);
+        let mut zoe = Client::unix(&server, "zoe").await;
+        zoe.ask("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await;
+        assert_eq!(zoe.until(|it| it["method"] == ASK).await["id"], first["id"]);
+        ben.send(accept.clone()).await;
+        for client in [&mut ben, &mut zoe] {
+            assert_eq!(client.told("serverRequest/resolved").await["requestId"], first["id"]);
+        }
+        zoe.send(json!({"id": first["id"], "result": {"decision": "decline"}})).await;
+        zoe.send(accept).await;
+        let completed = zoe.told("turn/completed").await;
+        assert_eq!(completed["turn"]["status"], "completed");
+    });
+    assert_eq!(lab.workspace.read("ran.txt").unwrap(), "ran\n");
+}
+
+/// With nobody left to answer, a question is a refusal, and the turn goes on without its clients.
+#[test]
+fn a_question_that_nobody_can_answer_is_refused() {
+    let ask = json!({
+        "cmd": "echo ran > ran.txt",
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I?",
+    });
+    let (model, lab, server, runtime) =
+        scene(json!([response([call("c1", "exec_command", ask)]), response([message("Done.")]),]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let settings = json!({"sandbox": "read-only", "approvalPolicy": "on-request"});
+        let thread = ann.start_thread(settings).await;
+        ann.say(&thread).await;
+        ann.until(|it| it["method"] == "item/commandExecution/requestApproval").await;
+        drop(ann);
+        until("the second request", || (model.requests().len() == 2).then_some(()));
+        let mut ben = Client::unix(&server, "ben").await;
+        until_idle(&mut ben, &thread).await;
+        let read = ben.ask("thread/read", json!({"threadId": thread, "includeTurns": true})).await;
+        assert_eq!(read["thread"]["turns"][0]["status"], "completed", "{read}");
+    });
+    assert!(lab.workspace.read("ran.txt").is_err(), "it ran");
+}
+
+/// Waits until no turn of a thread is running.
+async fn until_idle(client: &mut Client, thread: &str) {
+    until_read(client, thread, |read| read["status"]["type"] == "idle").await;
+}
+
+/// Waits until a thread, as it is read with its turns, fits.
+async fn until_read(client: &mut Client, thread: &str, fits: impl Fn(&Value) -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let read =
+            client.ask("thread/read", json!({"threadId": thread, "includeTurns": true})).await;
+        if fits(&read["thread"]) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{read}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// What is added to a turn after its last request is said in a turn of its own.
+#[test]
+fn nothing_that_was_accepted_is_lost() {
+    let (model, _lab, server, runtime) = scene(json!([response(deltas(["one"]))]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        for round in 0..20 {
+            ann.seen.clear();
+            ann.say(&thread).await;
+            ann.until(|it| {
+                it["method"] == "item/completed" && it["params"]["item"]["type"] == "agentMessage"
+            })
+            .await;
+            let text = format!("late {round}");
+            let input = json!([{"type": "text", "text": text}]);
+            ann.ask("turn/start", json!({"threadId": thread, "input": input})).await;
+            // However many turns that takes. Between two of them the thread is idle, so that alone tells nothing.
+            until_read(&mut ann, &thread, |read| {
+                read["status"]["type"] == "idle" && read.to_string().contains(&text)
+            })
+            .await;
+        }
+    });
+    let last = model.requests().last().unwrap().body["input"].to_string();
+    assert!(last.contains("late 0") && last.contains("late 19"), "{last}");
+}
+
+/// A call of a tool fails when nobody is left to run it.
+#[test]
+fn a_tool_that_nobody_runs_fails() {
+    let (model, _lab, server, runtime) = scene(json!([
+        response([call("c1", "look_up", json!({}))]),
+        response([message("Never mind.")]),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let tool =
+            json!({"name": "look_up", "description": "d", "inputSchema": {"type": "object"}});
+        let thread = ann.start_thread(json!({"dynamicTools": [tool]})).await;
+        ann.say(&thread).await;
+        ann.until(|it| it["method"] == "item/tool/call").await;
+        drop(ann);
+        let mut ben = Client::unix(&server, "ben").await;
+        until_idle(&mut ben, &thread).await;
+    });
+    let output = model.requests()[1].body["input"].to_string();
+    assert!(output.contains("did not answer"), "{output}");
+}
+
+/// A tool of a client is called through it, and its answer reaches the model.
+#[test]
+fn tools_of_a_client() {
+    let (model, _lab, server, runtime) = scene(json!([
+        response([call("c1", "look_up", json!({"city": "Oslo"}))]),
+        response([call("c2", "look_up", json!({"city": 7}))]),
+        response([message("Four degrees.")]),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let schema = json!({
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        });
+        let tool = json!({"type": "function", "name": "look_up", "description": "d", "inputSchema": schema});
+        for (tools, words) in [
+            (json!([{"type": "namespace", "name": "n", "description": "d", "tools": []}]), "no function"),
+            (json!([tool, tool]), "two tools"),
+            (json!([{"name": "a b", "description": "d", "inputSchema": schema}]), "name"),
+        ] {
+            let error = ann.ask("thread/start", json!({"dynamicTools": tools})).await;
+            assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{error}");
+        }
+        let thread = ann.start_thread(json!({"dynamicTools": [tool]})).await;
+        ann.say(&thread).await;
+        let called = ann.until(|it| it["method"] == "item/tool/call").await;
+        assert_eq!(called["params"]["arguments"], json!({"city": "Oslo"}));
+        assert_eq!((&called["params"]["tool"], &called["params"]["callId"]), (&json!("look_up"), &json!("c1")));
+        let items = json!([{"type": "inputText", "text": "4 degrees"}]);
+        let reply = json!({"contentItems": items, "success": true});
+        ann.send(json!({"id": called["id"], "result": reply})).await;
+        ann.told("turn/completed").await;
+        let of_tool = |it: &Value, method: &str| {
+            it["method"] == method && it["params"]["item"]["type"] == "dynamicToolCall"
+        };
+        let done = ann.until(|it| of_tool(it, "item/completed")).await["params"]["item"].clone();
+        assert_eq!((&done["contentItems"], &done["success"]), (&items, &json!(true)), "{done}");
+    });
+    let outputs: Vec<String> =
+        model.requests().iter().map(|it| it.body["input"].to_string()).collect();
+    assert!(outputs[1].contains("4 degrees"), "{outputs:?}");
+    // Arguments that do not fit the schema do not reach the client.
+    assert!(outputs[2].contains("city"), "{outputs:?}");
+}
+
+#[test]
+fn who_may_connect() {
+    let model = ModelServer::start(json!([response([message("Hi.")])])).unwrap();
+    let lab = lab_for(&model);
+    let server = Server::start(&lab, &["--listen", "ws://127.0.0.1:0"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let status = |result: Result<Client, Error>| match result {
+        Ok(_) => 101,
+        Err(Error::Http(answer)) => answer.status().as_u16(),
+        Err(error) => panic!("{error}"),
+    };
+    runtime.block_on(async {
+        assert_eq!(status(Client::tcp(&server, &[]).await), 101);
+        assert_eq!(status(Client::tcp(&server, &[("origin", "http://127.0.0.1")]).await), 403);
+        assert_eq!(status(Client::tcp(&server, &[("host", "rebound.example")]).await), 403);
+    });
+    let token = lab.root().join("token");
+    std::fs::write(&token, "a token of a server\n").unwrap();
+    let args = ["--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-token-file"];
+    let server = Server::start(&lab, &[&args[..], &[token.to_str().unwrap()]].concat());
+    runtime.block_on(async {
+        let sent = |value| Client::tcp(&server, value);
+        assert_eq!(status(sent(&[]).await), 401);
+        assert_eq!(status(sent(&[("authorization", "Bearer a token of another")]).await), 401);
+        assert_eq!(status(sent(&[("authorization", "Bearer a token of a server")]).await), 101);
+    });
+    for (args, says) in [
+        (&["--listen", "ws://0.0.0.0:0"][..], "set a token"),
+        (&["--listen", "tcp://x"], "no address to listen on"),
+        (&["--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token"], "needs the token"),
+        (&["--listen", "ws://127.0.0.1:0", "--ws-token-sha256", "00"], "--ws-auth"),
+        (&["--ws-auth", "capability-token", "--ws-token-sha256", "00"], "is for TCP ports"),
+    ] {
+        let output = lab.command(BINARY).arg("app-server").args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+}
+
+/// A client that reads nothing is disconnected, and the others notice nothing.
+#[test]
+fn a_client_that_never_reads_is_alone_with_it() {
+    let long = "x".repeat(64 * 1024);
+    let parts: Vec<&str> = vec![&long; 200];
+    let model = ModelServer::start(json!([response(deltas(parts))])).unwrap();
+    let lab = lab_for(&model);
+    let socket = format!("unix://{}", lab.root().join("s").display());
+    let server = Server::start(&lab, &["--listen", &socket, "--write-timeout", "1"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut ann, mut ben) =
+            (Client::unix(&server, "ann").await, Client::unix(&server, "ben").await);
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        ben.ask("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await;
+        ann.say(&thread).await;
+        // The other one reads nothing of this.
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "completed");
+        ann.say(&thread).await;
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "completed");
+        let deadline = Instant::now() + LIMIT;
+        while ben.socket.next().await.is_some_and(|frame| frame.is_ok()) {
+            assert!(Instant::now() < deadline, "it was not disconnected");
+        }
+    });
+}
+
+/// What a turn changes of its thread holds from then on, before the first turn, between turns, and in the log.
+#[test]
+fn settings_change() {
+    let answers = ["one", "two", "three"].map(|text| response([message(text)]));
+    let (model, lab, server, runtime) = scene(json!(answers));
+    lab.workspace.write("sub/x", "").unwrap();
+    let sub = lab.workspace.path().join("sub").display().to_string();
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({"approvalPolicy": "never"})).await;
+        let input = json!([{"type": "text", "text": "go"}]);
+        let turn = |more: Value| {
+            let mut params = json!({"threadId": thread, "input": input});
+            params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            params
+        };
+        // The same settings change nothing.
+        ann.ask("turn/start", turn(json!({"approvalPolicy": "never", "cwd": null}))).await;
+        ann.told("turn/completed").await;
+        assert!(!ann.seen.iter().any(|it| it["method"] == "thread/settings/updated"));
+        let more = json!({"model": "gpt-other", "effort": "low", "approvalPolicy": "on-request"});
+        ann.ask("turn/start", turn(more)).await;
+        let updated = ann.told("thread/settings/updated").await["threadSettings"].clone();
+        assert_eq!((&updated["model"], &updated["effort"]), (&json!("gpt-other"), &json!("low")));
+        assert_eq!(updated["approvalPolicy"], "on-request");
+        ann.told("turn/completed").await;
+        let nowhere = json!({"threadId": thread, "cwd": "/no/such/directory"});
+        let refused = ann.ask("thread/settings/update", nowhere).await;
+        assert!(refused["message"].as_str().is_some_and(|it| it.contains("/no/such")), "{refused}");
+        // What could not be opened is closed, and can be resumed.
+        ann.until(|it| it["params"]["status"]["type"] == "notLoaded").await;
+        ann.ask(
+            "thread/resume",
+            json!({"threadId": thread, "model": "gpt-other", "excludeTurns": true}),
+        )
+        .await;
+        assert_eq!(
+            ann.ask("thread/settings/update", json!({"threadId": thread, "cwd": sub})).await,
+            json!({})
+        );
+        let resumed =
+            ann.ask("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await;
+        assert_eq!((&resumed["cwd"], &resumed["model"]), (&json!(sub), &json!("gpt-other")));
+        ann.ask("turn/start", turn(json!({}))).await;
+        ann.told("turn/completed").await;
+        let fork =
+            ann.ask("thread/turns/list", json!({"threadId": thread, "sortDirection": "asc"})).await;
+        let first = fork["data"][0]["id"].clone();
+        let forked = ann.ask("thread/fork", json!({"threadId": thread, "lastTurnId": first})).await;
+        assert_eq!(forked["thread"]["turns"].as_array().map(Vec::len), Some(1), "{forked}");
+    });
+    let requests = model.requests();
+    let models: Vec<_> = requests.iter().map(|it| it.body["model"].clone()).collect();
+    assert_eq!(models[1..], ["gpt-other", "gpt-other"]);
+    assert_eq!(requests[1].body["reasoning"]["effort"], "low");
+    assert!(requests[2].body["input"].to_string().contains(&sub), "the model is told where it is");
+}
+
+/// A thread that was not used yet changes, too.
+#[test]
+fn settings_change_before_the_first_turn() {
+    let (model, _lab, server, runtime) = scene(json!([response([message("Hi.")])]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        let update = json!({"threadId": thread, "model": "gpt-other"});
+        assert_eq!(ann.ask("thread/settings/update", update).await, json!({}));
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let read = ann.ask("thread/read", json!({"threadId": thread})).await;
+        assert_eq!(read["thread"]["model"], "gpt-other", "{read}");
+    });
+    assert_eq!(model.requests()[0].body["model"], "gpt-other");
+}
+
+#[test]
+fn the_guide_lists_the_methods() {
+    let guide = include_str!("../../../../docs/app-server.md");
+    for method in server::METHODS {
+        assert!(guide.contains(&format!("`{}`", method.name)), "{} is missing", method.name);
+    }
+}

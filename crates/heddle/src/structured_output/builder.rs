@@ -1,0 +1,241 @@
+//! [`SchemaBuilder`]: schemas without JSON, of which each kind has what it can be limited by.
+
+use std::marker::PhantomData;
+
+use serde_json::{Map, Value, json};
+
+use crate::structured_output::{CompiledSchema, Schema, SchemaError};
+
+/// A schema of one kind that is being put together: [`Schema::object`] and its siblings begin one.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "use it as a field of an object, or as the schema of a turn"]
+pub struct SchemaBuilder<Kind> {
+    schema: Schema,
+    kind: PhantomData<fn() -> Kind>,
+}
+
+/// The kinds of [`SchemaBuilder`]s.
+pub mod kind {
+    /// An object: its fields.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Object {}
+    /// A string: its length, a pattern, a format.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Text {}
+    /// A number: its bounds.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Number {}
+    /// A list: its length.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum List {}
+}
+
+impl Schema {
+    /// Begins an object without fields.
+    pub fn object() -> SchemaBuilder<kind::Object> {
+        SchemaBuilder::new(json!({"type": "object", "properties": {}, "required": []}))
+    }
+
+    /// Begins a string.
+    pub fn string() -> SchemaBuilder<kind::Text> {
+        SchemaBuilder::new(json!({"type": "string"}))
+    }
+
+    /// Begins a whole number.
+    pub fn integer() -> SchemaBuilder<kind::Number> {
+        SchemaBuilder::new(json!({"type": "integer"}))
+    }
+
+    /// Begins a number.
+    pub fn number() -> SchemaBuilder<kind::Number> {
+        SchemaBuilder::new(json!({"type": "number"}))
+    }
+
+    /// Begins a list of such items.
+    pub fn list(items: impl Into<Schema>) -> SchemaBuilder<kind::List> {
+        let mut defs = Map::new();
+        let items = items.into().embed(&mut defs);
+        let mut list = SchemaBuilder::new(json!({"type": "array", "items": items}));
+        list.define(defs);
+        list
+    }
+
+    /// Describes `true` and `false`.
+    pub fn boolean() -> Schema {
+        Self::built(json!({"type": "boolean"}))
+    }
+
+    /// Describes null.
+    pub fn null() -> Schema {
+        Self::built(json!({"type": "null"}))
+    }
+
+    /// Describes one of these values.
+    pub fn one_of<V: Into<Value>>(values: impl IntoIterator<Item = V>) -> Schema {
+        let values: Vec<Value> = values.into_iter().map(Into::into).collect();
+        Self::built(json!({ "enum": values }))
+    }
+
+    /// Describes this value and no other.
+    pub fn constant(value: impl Into<Value>) -> Schema {
+        Self::built(json!({ "const": value.into() }))
+    }
+
+    /// Describes what one of these schemas describes.
+    ///
+    /// ```
+    /// use heddle::structured_output::Schema;
+    ///
+    /// let circle = Schema::object().field("kind", Schema::constant("circle")).field("radius", Schema::number().more_than(0));
+    /// let square = Schema::object().field("kind", Schema::constant("square")).field("side", Schema::number().more_than(0));
+    /// let shapes = Schema::list(Schema::any_of([circle, square])).max_items(2);
+    /// let answers = Schema::object().field("shapes", shapes).compile()?;
+    /// assert!(answers.check(r#"{"shapes": [{"kind": "circle", "radius": 1.5}]}"#).is_ok());
+    /// assert!(answers.check(r#"{"shapes": [{"kind": "circle", "side": 1.5}]}"#).is_err());
+    /// # Ok::<(), heddle::structured_output::SchemaError>(())
+    /// ```
+    pub fn any_of<S: Into<Schema>>(schemas: impl IntoIterator<Item = S>) -> Schema {
+        let mut defs = Map::new();
+        let members: Vec<_> =
+            schemas.into_iter().map(|schema| schema.into().embed(&mut defs)).collect();
+        let mut any = SchemaBuilder::<kind::Object>::new(json!({ "anyOf": members }));
+        any.define(defs);
+        any.schema
+    }
+}
+
+impl<Kind> SchemaBuilder<Kind> {
+    fn new(value: Value) -> Self {
+        Self { schema: Schema::built(value), kind: PhantomData }
+    }
+
+    fn with(mut self, keyword: &str, value: impl Into<Value>) -> Self {
+        self.schema.set(keyword, value);
+        self
+    }
+
+    fn define(&mut self, defs: Map<String, Value>) {
+        if !defs.is_empty() {
+            self.schema.set("$defs", defs);
+        }
+    }
+
+    /// Says what the value means. The model reads it.
+    pub fn describe(self, text: impl Into<String>) -> Self {
+        self.with("description", text.into())
+    }
+
+    /// Allows null besides.
+    pub fn nullable(self) -> Schema {
+        self.schema.nullable()
+    }
+
+    /// Checks the schema and converts it into the form that is sent.
+    pub fn compile(&self) -> Result<CompiledSchema, SchemaError> {
+        self.schema.compile()
+    }
+}
+
+impl SchemaBuilder<kind::Object> {
+    /// Adds a field that every answer has. A second one of the same name replaces the first.
+    pub fn field(self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
+        self.add(name.into(), schema.into(), true)
+    }
+
+    /// Adds a field that is null if there is nothing to say: an `Option` in Rust.
+    pub fn optional(self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
+        self.add(name.into(), schema.into(), false)
+    }
+
+    fn add(mut self, name: String, schema: Schema, required: bool) -> Self {
+        let Value::Object(map) = &mut self.schema.value else { return self };
+        let mut defs = match map.shift_remove("$defs") {
+            Some(Value::Object(defs)) => defs,
+            _ => Map::new(),
+        };
+        let schema = schema.embed(&mut defs);
+        if let Some(Value::Array(names)) = map.get_mut("required") {
+            names.retain(|known| *known != name);
+            if required {
+                names.push(name.as_str().into());
+            }
+        }
+        if let Some(Value::Object(properties)) = map.get_mut("properties") {
+            properties.insert(name, schema);
+        }
+        self.define(defs);
+        self
+    }
+}
+
+impl SchemaBuilder<kind::Text> {
+    /// Sets the least number of characters.
+    pub fn min_length(self, characters: u64) -> Self {
+        self.with("minLength", characters)
+    }
+
+    /// Sets the greatest number of characters.
+    pub fn max_length(self, characters: u64) -> Self {
+        self.with("maxLength", characters)
+    }
+
+    /// Sets a regular expression that must match somewhere in the string.
+    pub fn pattern(self, regex: impl Into<String>) -> Self {
+        self.with("pattern", regex.into())
+    }
+
+    /// Names a format, such as `date-time`, `email` or `uuid`. The model is told; answers are not checked for it.
+    pub fn format(self, name: impl Into<String>) -> Self {
+        self.with("format", name.into())
+    }
+}
+
+impl SchemaBuilder<kind::Number> {
+    /// Sets the least number.
+    pub fn at_least(self, limit: impl Into<Value>) -> Self {
+        self.with("minimum", limit)
+    }
+
+    /// Sets the greatest number.
+    pub fn at_most(self, limit: impl Into<Value>) -> Self {
+        self.with("maximum", limit)
+    }
+
+    /// Sets a number that is too small.
+    pub fn more_than(self, limit: impl Into<Value>) -> Self {
+        self.with("exclusiveMinimum", limit)
+    }
+
+    /// Sets a number that is too great.
+    pub fn less_than(self, limit: impl Into<Value>) -> Self {
+        self.with("exclusiveMaximum", limit)
+    }
+
+    /// Sets a number that it is a multiple of.
+    pub fn multiple_of(self, number: impl Into<Value>) -> Self {
+        self.with("multipleOf", number)
+    }
+}
+
+impl SchemaBuilder<kind::List> {
+    /// Sets the least number of items.
+    pub fn min_items(self, items: u64) -> Self {
+        self.with("minItems", items)
+    }
+
+    /// Sets the greatest number of items.
+    pub fn max_items(self, items: u64) -> Self {
+        self.with("maxItems", items)
+    }
+
+    /// Requires all items to differ.
+    pub fn unique(self) -> Self {
+        self.with("uniqueItems", true)
+    }
+}
+
+impl<Kind> From<SchemaBuilder<Kind>> for Schema {
+    fn from(builder: SchemaBuilder<Kind>) -> Self {
+        builder.schema
+    }
+}

@@ -1,0 +1,172 @@
+//! Where threads run: in this process, or in another program that speaks the same wire formats.
+//!
+//! ```no_run
+//! use heddle::transport::{AppServer, Exec, ServerAddress};
+//! use heddle::{Heddle, ThreadSpec};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let heddle = Heddle::from_env()?;                                     // in this process
+//! let heddle = Heddle::from_env()?.over(Exec::new("codex"));            // one process for each turn
+//! let heddle = Heddle::from_env()?.over(AppServer::start("codex").await?); // one process for all threads
+//!
+//! let address: ServerAddress = "unix:///run/user/1000/heddle.sock".parse()?;
+//! let heddle = Heddle::from_env()?.over(AppServer::connect(address).await?); // a server that runs already
+//!
+//! let thread = heddle.start(ThreadSpec::in_dir(".")).await?;
+//! let result = thread.turn("Fix the failing test").run().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The program is `heddle` or the reference, `codex`; both speak both formats. What differs:
+//!
+//! | | in process | [`Exec`] | [`AppServer`] |
+//! | --- | --- | --- | --- |
+//! | id of a new thread | at once | with the first turn | at once |
+//! | tools of the host program | yes | no | yes |
+//! | approver | yes | no: nothing is approved | yes |
+//! | judge, model of the host program | yes | no | no |
+//! | steering | yes | no | yes |
+//! | limits of tokens and requests | yes | heddle only | yes |
+//! | attached images | yes | `-i` | `localImage` |
+//! | attached text | yes | `--file`; in the prompt of the reference | as text |
+//! | attached PDFs | yes | `--file`; not with the reference | no |
+//! | [`Event::FileSent`](crate::events::Event::FileSent) | yes | no | no |
+//! | a process for | - | each turn | all threads |
+//!
+//! A program that calls [`Heddle::from_env`](crate::Heddle::from_env) need not be changed for that: the environment variable
+//! `HEDDLE_TRANSPORT` may be `exec:PROGRAM`, `app-server:PROGRAM`, or where a server listens: `unix://PATH`, `ws://HOST:PORT`.
+//! Answers follow their [schema](crate::structured_output) over all of them.
+//!
+//! What a transport cannot do is an error when the thread is opened, or the turn started; nothing is left out silently.
+
+mod app_server;
+mod checked;
+mod chosen;
+mod error;
+mod exec;
+mod in_process;
+mod process;
+mod program;
+
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use protocol::error::LimitKind;
+use protocol::id::ThreadId;
+use protocol::usage::Usage;
+use runtime::{Clock, Control, Library, OutputSchema};
+use staging::StageError;
+use tokio::sync::mpsc;
+
+pub use app_server::{AppServer, InvalidAddress, ServerAddress};
+pub(crate) use chosen::transport as chosen;
+pub use error::{Exit, Printed, TransportError};
+pub use exec::Exec;
+pub use in_process::InProcess;
+pub use program::Program;
+
+use crate::error::Error;
+use crate::input::Input;
+use crate::notice::Notice;
+use crate::session::host::HostEnv;
+use crate::session::past::Stores;
+use crate::thread::ThreadFacts;
+use crate::turn::{EventSink, TurnLimits};
+
+/// The environment variable that chooses the transport of [`Heddle::from_env`](crate::Heddle::from_env). Programs that a
+/// transport starts do not get it.
+pub const VARIABLE: &str = "HEDDLE_TRANSPORT";
+
+/// A way to run threads: [`InProcess`], [`Exec`] or [`AppServer`].
+pub trait Transport: sealed::Open + fmt::Debug + Send + Sync {}
+
+/// What a transport needs of its [`Heddle`](crate::Heddle).
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub(crate) host: Arc<HostEnv>,
+    pub(crate) stores: Stores,
+    pub(crate) clock: Clock,
+    pub(crate) library: Library,
+}
+
+pub(crate) mod sealed {
+    use super::{OpenFuture, Surroundings};
+    use crate::spec::ThreadSpec;
+
+    /// Opens threads.
+    pub trait Open {
+        fn open(&self, surroundings: Surroundings, spec: ThreadSpec) -> OpenFuture<'_>;
+    }
+}
+
+/// A thread that is being opened.
+pub type OpenFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Arc<dyn Session>, Error>> + Send + 'a>>;
+
+/// An open thread of a transport.
+pub trait Session: fmt::Debug + Send + Sync {
+    /// Returns the id of the thread, once it is known.
+    fn id(&self) -> Option<ThreadId>;
+    /// Returns what was determined when it was opened, if the transport says it.
+    fn facts(&self) -> Option<&ThreadFacts>;
+    /// Returns the directory in which commands run.
+    fn directory(&self) -> &Path;
+    /// Returns what the user should know about opening it.
+    fn notices(&self) -> &[Notice];
+    /// Runs a turn; it does nothing but while the future is polled.
+    fn run(self: Arc<Self>, turn: TurnRequest, events: EventSink) -> Running;
+    /// Returns whether something was added to a turn too late for it.
+    fn has_unsaid(&self) -> bool {
+        false
+    }
+    /// Returns the number of items in the history, if that is known.
+    fn history_len(&self) -> Option<usize>;
+    /// Returns whether a limit of this kind can end a turn in the middle.
+    fn can_limit(&self, kind: LimitKind) -> bool;
+    /// Kills the commands of the thread that run in this process.
+    fn kill_commands(&self);
+    /// Ends the thread and returns the commands that were still running.
+    fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>>;
+}
+
+/// What a turn is to do.
+pub struct TurnRequest {
+    pub(crate) id: String,
+    pub(crate) work: Work,
+    pub(crate) schema: Option<OutputSchema>,
+    pub(crate) limits: TurnLimits,
+    pub(crate) control: mpsc::Receiver<Control>,
+}
+
+/// The kinds of turns.
+pub(crate) enum Work {
+    Say(Input),
+    Compact,
+}
+
+/// A turn that runs.
+pub type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+/// How a turn ended, besides what its events say.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// Another turn of the thread is running.
+    Busy,
+    /// The thread was closed before the turn started.
+    Closed,
+    /// A file of the message could not be staged, so the turn did not start.
+    NotAttached(Arc<StageError>),
+    /// The turn ran, to whatever end its events report.
+    Ran {
+        /// Tokens used by the thread before the turn.
+        before: Usage,
+        /// Tokens used by the thread including the turn.
+        now: Usage,
+    },
+    /// The program that ran it failed.
+    Lost(TransportError),
+}

@@ -1,0 +1,52 @@
+//! `initialize`: who the client is.
+
+use serde_json::json;
+
+use super::{Answered, Call};
+use crate::message::RpcError;
+use crate::peer::Client;
+use crate::request::Initialize;
+
+/// Longest name and version of a client in bytes: they are sent in headers.
+const CLIENT_BYTES_MAX: usize = 256;
+
+/// The version of the protocol: that of the reference whose behaviour we have. Clients decide by it what they may use.
+const PROTOCOL_VERSION: &str = "0.166.0";
+
+pub(super) async fn initialize(call: Call, who: Initialize) -> Result<Answered, RpcError> {
+    let Initialize { client_info, capabilities } = who;
+    let plain = |text: &str| {
+        text.len() <= CLIENT_BYTES_MAX && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+    };
+    let (name, version) = (client_info.name, client_info.version);
+    if name.trim().is_empty() || !plain(&name) || !plain(&version) {
+        return Err(RpcError::invalid(format!(
+            "clientInfo: the name and the version go into headers, so they are at most \
+             {CLIENT_BYTES_MAX} printable ASCII characters, and the name has one at least"
+        )));
+    }
+    let capabilities = capabilities.unwrap_or_default();
+    let client = Client {
+        name: name.clone(),
+        experimental: capabilities.experimental_api,
+        opted_out: capabilities
+            .opt_out_notification_methods
+            .unwrap_or_default()
+            .into_iter()
+            .collect(),
+    };
+    if !call.peer.introduce(client) {
+        return Err(RpcError::invalid("Already initialized"));
+    }
+    let originator = call.hub.originator(&name);
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let ours = env!("CARGO_PKG_VERSION");
+    Ok(call.answer(&json!({
+        "userAgent": format!(
+            "{originator}/{PROTOCOL_VERSION} ({os}; {arch}) heddle/{ours} ({name}; {version})"
+        ),
+        "codexHome": call.hub.heddle().home().display().to_string(),
+        "platformFamily": if cfg!(windows) { "windows" } else { "unix" },
+        "platformOs": os,
+    })))
+}

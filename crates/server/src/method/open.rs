@@ -1,0 +1,469 @@
+//! Opening threads: start, resume, fork.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use heddle::session::settings::{self, Preferences};
+use heddle::tools::Tools;
+use heddle::{
+    ApprovalPolicy, Error, ErrorKind, Heddle, Notice, Profile, SandboxMode, Thread, ThreadFacts,
+    ThreadId, ThreadSpec,
+};
+use serde::Serialize;
+
+use super::{Answered, Call, past, thread as threads};
+use crate::ask::Asked;
+use crate::dynamic_tool::DynamicTool;
+use crate::hub::Hub;
+use crate::message::RpcError;
+use crate::notification::Notification;
+use crate::request::{
+    self, Approval, Changes, Granular, ItemsView, Resume, SandboxPolicy, Settings, ThreadStart,
+};
+use crate::thread::{LoadedThread, Opened, Opening};
+use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
+
+/// A thread and its settings, as in results.
+#[derive(Serialize)]
+struct WithThread<'a> {
+    thread: &'a wire::Thread,
+    #[serde(flatten)]
+    settings: &'a ThreadSettings,
+}
+
+/// How a thread is opened.
+#[derive(Clone, PartialEq, Eq)]
+enum Source {
+    New,
+    /// Under an id that nobody has used.
+    NewAs(ThreadId),
+    Resume(ThreadId),
+    Fork(ThreadId, Option<ForkPoint>),
+}
+
+/// Where the history of a fork ends.
+#[derive(Clone, PartialEq, Eq)]
+enum ForkPoint {
+    Before(String),
+    After(String),
+}
+
+/// Creates a thread.
+pub(super) async fn start(call: Call, start: ThreadStart) -> Result<Answered, RpcError> {
+    let ThreadStart { settings, dynamic_tools } = start;
+    open(call, Source::New, settings, dynamic_tools.unwrap_or_default(), false).await
+}
+
+/// Loads a thread, or lets the client follow one that is loaded.
+pub(super) async fn resume(call: Call, resume: Resume) -> Result<Answered, RpcError> {
+    let Resume { thread_id: id, exclude_turns, settings, .. } = resume;
+    let _gate = call.hub.gate(id).await;
+    threads::is_saved(&call.hub, id)?;
+    let Ok(loaded) = call.hub.loaded(id) else {
+        if let Some(closing) = call.hub.find(id) {
+            closing.gone().await;
+        }
+        return open(call, Source::Resume(id), settings, Vec::new(), !exclude_turns).await;
+    };
+    let thread = match exclude_turns {
+        true => loaded.lock().shown(),
+        false => past::thread(&call.hub, id, Some(ItemsView::Full)).await?,
+    };
+    let settings = loaded.lock().settings.clone();
+    let answered = call.answer(&WithThread { thread: &thread, settings: &settings });
+    call.hub.follow(&loaded, &call.peer);
+    Ok(answered)
+}
+
+/// Creates a thread that continues another one.
+pub(super) async fn fork(call: Call, fork: Resume) -> Result<Answered, RpcError> {
+    let Resume { thread_id: id, exclude_turns, settings, last_turn_id, before_turn_id } = fork;
+    let point = match (last_turn_id, before_turn_id) {
+        (Some(_), Some(_)) => {
+            let both = "thread/fork: give lastTurnId or beforeTurnId, and not both";
+            return Err(RpcError::invalid(both));
+        }
+        (Some(turn), None) => Some(ForkPoint::After(turn)),
+        (None, before) => before.map(ForkPoint::Before),
+    };
+    let _gate = call.hub.gate(id).await;
+    threads::is_saved(&call.hub, id)?;
+    open(call, Source::Fork(id, point), settings, Vec::new(), !exclude_turns).await
+}
+
+async fn open(
+    call: Call,
+    source: Source,
+    settings: Settings,
+    dynamic_tools: Vec<request::DynamicToolSpec>,
+    with_turns: bool,
+) -> Result<Answered, RpcError> {
+    let reserved = call.hub.reserve()?;
+    let ephemeral = settings.ephemeral.unwrap_or(false);
+    let client = call.peer.client().map(|client| client.name.clone()).unwrap_or_default();
+    let opening = Opening { settings, dynamic_tools, client, owner: Arc::default() };
+    let asked = Arc::new(Asked::default());
+    let (heddle, thread) = open_thread(&call.hub, &source, &opening, &asked).await?;
+    let facts = facts_of(&thread)?;
+    let shown = as_shown(&call, &heddle, &source, &thread, &facts, ephemeral, with_turns).await?;
+    let running = thread_settings(&facts, &opening, thread.directory());
+    let notices = thread.notices().to_vec();
+    let answered = call.answer(&WithThread { thread: &shown, settings: &running });
+    let shown = wire::Thread { turns: Vec::new(), ..shown };
+    let opened = Opened {
+        open: thread,
+        opening,
+        asked,
+        thread: shown.clone(),
+        settings: running,
+        window: facts.context_window,
+        raw_reasoning: facts.show_raw_reasoning,
+        saved: source != Source::New && !ephemeral,
+    };
+    let loaded = call.hub.add(facts.id, opened);
+    drop(reserved);
+    call.hub.follow(&loaded, &call.peer);
+    if !matches!(source, Source::Resume(_)) {
+        call.hub.tell_all(Notification::ThreadStarted { thread: Box::new(shown) });
+    }
+    for notice in notices {
+        match notice {
+            Notice::Setting(summary) => {
+                call.tell(Notification::ConfigWarning { summary, details: None });
+            }
+            Notice::Thread(_) | Notice::HistoryRepaired(_) => {
+                let (thread_id, message) = (Some(facts.id.to_string()), notice.to_string());
+                call.tell(Notification::Warning { thread_id, message });
+            }
+            _ => {}
+        }
+    }
+    Ok(answered)
+}
+
+/// Changes settings of a loaded thread. They hold from its next turn on, for which it is opened again: at once if no turn
+/// is running. The caller has its gate.
+pub(super) async fn change(
+    hub: &Hub,
+    loaded: &LoadedThread,
+    changes: &Changes,
+) -> Result<(), RpcError> {
+    if let Some(policy) = &changes.sandbox_policy {
+        policy.check()?;
+    }
+    {
+        let mut state = loaded.lock();
+        if differs(changes, &state.settings) {
+            state.opening.settings = state.opening.settings.with(changes);
+            state.is_outdated = true;
+            state.settings.apply(changes);
+        }
+    }
+    renew(hub, loaded).await
+}
+
+/// Opens a thread again if other settings hold from its next turn on.
+pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcError> {
+    let (opening, before, saved) = {
+        let state = loaded.lock();
+        if !state.is_outdated || state.turn_id().is_some() {
+            return Ok(());
+        }
+        if state.is_ephemeral() {
+            return Err(RpcError::invalid(
+                "the settings of an ephemeral thread cannot change: start another one",
+            ));
+        }
+        (state.opening.clone(), state.open.clone(), state.is_saved())
+    };
+    // Two processes cannot have it, and neither can this one twice.
+    before.close().await;
+    drop(before);
+    let source = if saved { Source::Resume(loaded.id) } else { Source::NewAs(loaded.id) };
+    let opened = open_thread(hub, &source, &opening, &loaded.asked).await;
+    let (_, thread) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            // Without a thread behind it, it can do nothing any more. Whoever resumes it has another try.
+            loaded.close();
+            return Err(error);
+        }
+    };
+    let facts = facts_of(&thread)?;
+    let cwd = thread.directory().display().to_string();
+    let shown = wire::Thread {
+        environments: Some(vec![Environment::local(&cwd)]),
+        model_provider: facts.provider.clone(),
+        model: Some(facts.model.clone()),
+        cwd,
+        ..wire::Thread::default()
+    };
+    let settings = thread_settings(&facts, &opening, thread.directory());
+    let asked = Arc::clone(&loaded.asked);
+    loaded.lock().replace(Opened {
+        open: thread,
+        opening,
+        asked,
+        thread: shown,
+        settings,
+        window: facts.context_window,
+        raw_reasoning: facts.show_raw_reasoning,
+        saved,
+    });
+    Ok(())
+}
+
+/// Returns whether changes would change anything.
+fn differs(changes: &Changes, now: &ThreadSettings) -> bool {
+    let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } = changes;
+    cwd.as_ref().is_some_and(|it| *it != now.cwd)
+        || model.as_ref().is_some_and(|it| *it != now.model)
+        || approval_policy.is_some_and(|it| it != now.approval_policy)
+        || sandbox_policy.as_ref().is_some_and(|it| wire::Sandbox::from(it) != now.sandbox)
+        || effort.is_some() && *effort != now.reasoning_effort
+        || summary.is_some() && *summary != now.summary
+}
+
+fn facts_of(thread: &Thread) -> Result<ThreadFacts, RpcError> {
+    let elsewhere = || RpcError::internal("the thread runs in another program");
+    thread.facts().cloned().ok_or_else(elsewhere)
+}
+
+/// Has the library open a thread.
+async fn open_thread(
+    hub: &Hub,
+    source: &Source,
+    opening: &Opening,
+    asked: &Arc<Asked>,
+) -> Result<(Heddle, Thread), RpcError> {
+    let Opening { settings, dynamic_tools, client, owner } = opening;
+    if let Some(policy) = &settings.sandbox_policy {
+        policy.check()?;
+    }
+    let heddle = match settings.cwd.as_deref() {
+        Some(cwd) => hub.heddle().at(Path::new(cwd)).map_err(refused)?,
+        None => hub.heddle().clone(),
+    };
+    let spec = match source {
+        Source::New => ThreadSpec::new(),
+        Source::NewAs(id) => ThreadSpec::new_as(*id),
+        Source::Resume(id) => {
+            refuse_archived(&heddle, *id).await?;
+            ThreadSpec::resume(*id)
+        }
+        Source::Fork(id, None) => ThreadSpec::fork(*id),
+        Source::Fork(id, Some(ForkPoint::Before(turn))) => ThreadSpec::fork(*id).before_turn(turn),
+        Source::Fork(id, Some(ForkPoint::After(turn))) => ThreadSpec::fork(*id).after_turn(turn),
+    };
+    let preferences = preferences(&hub.options().preferences, settings);
+    let host = heddle.clone();
+    // Settings are files.
+    let read = tokio::task::spawn_blocking(move || settings::load(host.host(), preferences));
+    let read = read.await.map_err(|error| RpcError::internal(error.to_string()))?;
+    let read = read.map_err(refused)?;
+    let mut spec = spec
+        .directory(heddle.directory())
+        .settings(read)
+        .ephemeral(settings.ephemeral.unwrap_or(false))
+        .approver(Arc::clone(asked))
+        .originator(hub.originator(client))
+        // The value that the reference uses for clients of this protocol.
+        .source("vscode")
+        .on_notice(hub.options().on_notice);
+    if let Some(approval) = settings.approval_policy {
+        spec = spec.approval_policy(approval.into());
+    }
+    if !dynamic_tools.is_empty() {
+        let tools = Tools::new();
+        for tool in dynamic_tools {
+            let tool = DynamicTool::new(tool.clone(), hub.clone(), Arc::clone(owner))?;
+            tools.add(tool).map_err(|error| {
+                RpcError::invalid(format!("thread/start.dynamicTools: {error}"))
+            })?;
+        }
+        spec = spec.tools(&tools);
+    }
+    let thread = heddle.start(spec).await.map_err(refused)?;
+    Ok((heddle, thread))
+}
+
+async fn as_shown(
+    call: &Call,
+    heddle: &Heddle,
+    source: &Source,
+    thread: &Thread,
+    facts: &ThreadFacts,
+    ephemeral: bool,
+    with_turns: bool,
+) -> Result<wire::Thread, RpcError> {
+    let view = with_turns.then_some(ItemsView::Full);
+    let (id, originator) = (facts.id, facts.originator.clone());
+    let shown = match source {
+        Source::New | Source::NewAs(_) => new_thread(heddle, id, ephemeral, originator),
+        // An ephemeral fork exists only in its source.
+        Source::Fork(from, _) if ephemeral => {
+            let forked_from_id = Some(from.to_string());
+            let forked = past::thread(&call.hub, *from, view).await?;
+            let new = new_thread(heddle, id, ephemeral, originator);
+            wire::Thread { forked_from_id, turns: forked.turns, ..new }
+        }
+        Source::Resume(_) | Source::Fork(..) => past::thread(&call.hub, id, view).await?,
+    };
+    let cwd = thread.directory().display().to_string();
+    Ok(wire::Thread {
+        environments: Some(vec![Environment::local(&cwd)]),
+        model_provider: facts.provider.clone(),
+        model: Some(facts.model.clone()),
+        status: Status::Idle,
+        path: facts.log_path.as_ref().map(|path| path.display().to_string()),
+        cwd,
+        can_accept_direct_input: Some(true),
+        ..shown
+    })
+}
+
+fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String) -> wire::Thread {
+    let now = i64::try_from(heddle::now_ms() / 1000).unwrap_or(i64::MAX);
+    let git = heddle.git_head();
+    wire::Thread {
+        id: id.to_string(),
+        session_id: id.to_string(),
+        ephemeral,
+        created_at: now,
+        updated_at: now,
+        recency_at: now,
+        cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        originator: Some(originator),
+        source: "vscode".into(),
+        git_info: git.map(|head| GitInfo {
+            sha: head.commit,
+            branch: head.branch,
+            origin_url: None,
+        }),
+        ..wire::Thread::default()
+    }
+}
+
+/// Returns what a client wants over what the server was started with.
+fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
+    let mut merged = base.clone();
+    merged.overrides.extend(settings.overrides());
+    if settings.model.is_some() {
+        merged.model.clone_from(&settings.model);
+    }
+    if let Some(sandbox) = settings.sandbox {
+        merged.sandbox = Some(match sandbox {
+            request::Sandbox::ReadOnly => SandboxMode::ReadOnly,
+            request::Sandbox::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+            request::Sandbox::DangerFullAccess => SandboxMode::DangerFullAccess,
+        });
+    }
+    merged
+}
+
+fn thread_settings(facts: &ThreadFacts, opening: &Opening, directory: &Path) -> ThreadSettings {
+    let cwd = directory.display().to_string();
+    let sandbox = sandbox(&facts.profile, directory);
+    let approval = facts.approval_policy.unwrap_or_default().into();
+    let (model, provider) = (facts.model.clone(), facts.provider.clone());
+    let Settings { effort, summary, .. } = opening.settings.clone();
+    let mut settings = ThreadSettings::new(model, provider, cwd, sandbox, approval);
+    (settings.reasoning_effort, settings.summary) = (effort, summary);
+    settings
+}
+
+fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
+    match profile.mode {
+        SandboxMode::ReadOnly => wire::Sandbox::ReadOnly { network_access: profile.network },
+        SandboxMode::DangerFullAccess => wire::Sandbox::DangerFullAccess,
+        SandboxMode::WorkspaceWrite => {
+            // The working directory is always included.
+            let others = profile.writable_roots.iter().filter(|root| root.as_path() != cwd);
+            wire::Sandbox::WorkspaceWrite {
+                writable_roots: others.map(|root| root.display().to_string()).collect(),
+                network_access: profile.network,
+                exclude_tmpdir_env_var: false,
+                exclude_slash_tmp: false,
+            }
+        }
+    }
+}
+
+impl From<Approval> for ApprovalPolicy {
+    fn from(approval: Approval) -> Self {
+        match approval {
+            Approval::Untrusted => Self::Untrusted,
+            Approval::OnRequest => Self::OnRequest,
+            Approval::Never => Self::Never,
+            Approval::Granular { granular: Granular { sandbox_approval, rules, .. } } => {
+                Self::Granular(heddle::policy::Granular { sandbox_approval, rules })
+            }
+        }
+    }
+}
+
+impl From<ApprovalPolicy> for Approval {
+    fn from(policy: ApprovalPolicy) -> Self {
+        match policy {
+            ApprovalPolicy::Untrusted => Self::Untrusted,
+            ApprovalPolicy::OnRequest => Self::OnRequest,
+            ApprovalPolicy::Never => Self::Never,
+            ApprovalPolicy::Granular(heddle::policy::Granular { sandbox_approval, rules }) => {
+                let granular = Granular { sandbox_approval, rules, ..Granular::default() };
+                Self::Granular { granular }
+            }
+        }
+    }
+}
+
+impl From<&SandboxPolicy> for wire::Sandbox {
+    fn from(policy: &SandboxPolicy) -> Self {
+        match policy.clone() {
+            SandboxPolicy::DangerFullAccess => Self::DangerFullAccess,
+            SandboxPolicy::ReadOnly { network_access } => Self::ReadOnly { network_access },
+            SandboxPolicy::WorkspaceWrite {
+                writable_roots,
+                network_access,
+                exclude_tmpdir_env_var,
+                exclude_slash_tmp,
+            } => Self::WorkspaceWrite {
+                writable_roots,
+                network_access,
+                exclude_tmpdir_env_var,
+                exclude_slash_tmp,
+            },
+        }
+    }
+}
+
+async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+    match heddle.threads().find(thread).await.map_err(refused)? {
+        Some(found) if found.archived => Err(RpcError::invalid(format!(
+            "thread {thread} is archived; call thread/unarchive first"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Says why the library refused.
+pub(super) fn refused(error: Error) -> RpcError {
+    match (error.kind(), error.thread_id()) {
+        (ErrorKind::NoSuchThread, Some(id)) => {
+            RpcError::invalid(format!("no rollout found for thread id {id}"))
+        }
+        // The process that uses it may finish soon.
+        (ErrorKind::Settings | ErrorKind::ThreadInUse, _) => RpcError::invalid(chain(&error)),
+        _ => RpcError::internal(chain(&error)),
+    }
+}
+
+/// Formats an error with its causes.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,161 @@
+//! Threads as they are on disk: read, list, turns.
+
+use heddle::ThreadId;
+use heddle::threads::index::{Cursor, Direction as Order, Filter, List, Sort, Summary};
+use serde_json::{Map, json};
+
+use super::open::refused;
+use super::{Answered, Call, thread as threads};
+use crate::hub::Hub;
+use crate::message::RpcError;
+use crate::page;
+use crate::past::PastThread;
+use crate::request::{
+    Direction, ItemsList, ItemsView, OneOrMany, SortKey, ThreadList, ThreadRead, TurnsList,
+};
+use crate::wire::Thread;
+
+/// Most threads on a page.
+const PAGE_MAX: u32 = 100;
+/// Threads on a page, if the client does not say.
+const PAGE_DEFAULT: u32 = 25;
+
+pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered, RpcError> {
+    let ThreadRead { thread_id, include_turns } = read;
+    if let Some(loaded) = call.hub.find(thread_id) {
+        let state = loaded.lock();
+        if include_turns && state.is_ephemeral() {
+            return Err(RpcError::invalid("ephemeral threads do not support includeTurns"));
+        }
+        if !state.is_saved() {
+            return Ok(call.answer(&json!({"thread": state.shown()})));
+        }
+    }
+    let view = include_turns.then_some(ItemsView::Full);
+    let thread = thread(&call.hub, thread_id, view).await?;
+    Ok(call.answer(&json!({"thread": thread})))
+}
+
+/// Lists turns of a thread, a page at a time.
+pub(super) async fn turns(call: Call, asked: TurnsList) -> Result<Answered, RpcError> {
+    threads::is_saved(&call.hub, asked.thread_id)?;
+    let view = asked.items_view.unwrap_or_default();
+    let thread = thread(&call.hub, asked.thread_id, Some(view)).await?;
+    Ok(call.answer(&page::page(thread.turns, &asked)?))
+}
+
+/// Lists items of a thread, a page at a time.
+pub(super) async fn items(call: Call, asked: ItemsList) -> Result<Answered, RpcError> {
+    threads::is_saved(&call.hub, asked.thread_id)?;
+    let thread = thread(&call.hub, asked.thread_id, Some(ItemsView::Full)).await?;
+    Ok(call.answer(&page::items(thread.turns, &asked)?))
+}
+
+/// Lists saved threads, a page at a time.
+pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered, RpcError> {
+    let ThreadList {
+        limit,
+        cursor,
+        archived,
+        cwd,
+        search_term,
+        model_providers,
+        sort_direction,
+        sort_key,
+    } = asked;
+    let cursor = match cursor {
+        Some(text) => {
+            let garbage = |_| RpcError::invalid(format!("invalid cursor: {text:.100}"));
+            Some(text.parse::<Cursor>().map_err(garbage)?)
+        }
+        None => None,
+    };
+    let one = |given: Option<OneOrMany>, what: &str| match given {
+        None => Ok(None),
+        Some(OneOrMany::One(one)) => Ok(Some(one)),
+        Some(OneOrMany::Many(many)) if many.len() <= 1 => Ok(many.into_iter().next()),
+        Some(OneOrMany::Many(_)) => {
+            Err(RpcError::invalid(format!("thread/list: give one {what}, or none")))
+        }
+    };
+    let filter = Filter {
+        cwd: one(cwd, "cwd")?,
+        provider: one(model_providers.map(OneOrMany::Many), "model provider")?,
+        name: search_term.filter(|term| !term.trim().is_empty()),
+        archived: archived.unwrap_or(false),
+        since_ms: None,
+        until_ms: None,
+    };
+    let list = List {
+        filter,
+        sort: match sort_key.unwrap_or_default() {
+            SortKey::CreatedAt | SortKey::SectionPosition => Sort::Created,
+            SortKey::UpdatedAt | SortKey::RecencyAt => Sort::Updated,
+        },
+        direction: match sort_direction.unwrap_or_default() {
+            Direction::Desc => Order::Newest,
+            Direction::Asc => Order::Oldest,
+        },
+        limit: limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX) as usize,
+        cursor,
+    };
+    let page = call.hub.heddle().threads().list(list).await.map_err(refused)?;
+    let data: Vec<_> = page.threads.into_iter().map(|found| shown(&call.hub, found)).collect();
+    Ok(call.answer(&json!({
+        "data": data,
+        "readStates": Map::new(),
+        "nextCursor": page.next.map(|next| next.to_string()),
+        "backwardsCursor": null,
+    })))
+}
+
+fn shown(hub: &Hub, found: Summary) -> Thread {
+    let mut thread = Thread::from_summary(found);
+    if let Some(loaded) = thread.id.parse().ok().and_then(|id| hub.find(id)) {
+        add_live(&mut thread, &loaded.lock().shown());
+    }
+    thread
+}
+
+/// Reads a thread from disk, with as many of its items as `view` says; without a view it has no turns.
+pub(super) async fn thread(
+    hub: &Hub,
+    id: ThreadId,
+    view: Option<ItemsView>,
+) -> Result<Thread, RpcError> {
+    let threads = hub.heddle().threads();
+    let collected = PastThread::new(view.unwrap_or(ItemsView::NotLoaded));
+    let past = match threads.read(id, collected, PastThread::line).await {
+        Ok(past) => past,
+        // Its first turn was requested, and has not written anything.
+        Err(error) if error.kind() == heddle::ErrorKind::NoSuchThread => {
+            let loaded = hub.find(id).ok_or_else(|| refused(error))?;
+            return Ok(loaded.lock().shown());
+        }
+        Err(error) => return Err(refused(error)),
+    };
+    let found = threads.find(id).await.map_err(refused)?;
+    let (path, name) = found.map(|found| (found.path, found.name)).unwrap_or_default();
+    let live = hub.find(id).map(|loaded| loaded.lock().shown());
+    let running = live.as_ref().is_some_and(|live| live.status.is_active());
+    let mut thread = Thread {
+        id: id.to_string(),
+        path: path.map(|path| path.display().to_string()),
+        name,
+        ..past.finish(running)
+    };
+    if view.is_none() {
+        thread.turns = Vec::new();
+    }
+    if let Some(live) = live {
+        add_live(&mut thread, &live);
+    }
+    Ok(thread)
+}
+
+/// Adds what only the server knows of a loaded thread.
+fn add_live(thread: &mut Thread, live: &Thread) {
+    thread.status = live.status.clone();
+    thread.environments.clone_from(&live.environments);
+    thread.can_accept_direct_input = live.can_accept_direct_input;
+}

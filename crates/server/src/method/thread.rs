@@ -1,0 +1,122 @@
+//! Threads as a whole: archive, delete, name, follow.
+
+use serde_json::json;
+
+use super::{Answered, Call, open};
+use crate::hub::Hub;
+use crate::message::RpcError;
+use crate::method::open::refused;
+use crate::method::past;
+use crate::notification::Notification;
+use crate::request::{OfThread, PageOf, SetName, SettingsUpdate};
+use crate::thread::LoadedThread;
+
+pub(super) async fn archive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+    let id = of.thread_id;
+    let _gate = call.hub.gate(id).await;
+    is_saved(&call.hub, id)?;
+    unload(&call.hub, id).await;
+    call.hub.heddle().threads().archive(id).await.map_err(refused)?;
+    let answered = call.answer(&json!({}));
+    call.hub.tell_all(Notification::ThreadArchived { thread_id: id.to_string() });
+    Ok(answered)
+}
+
+pub(super) async fn unarchive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+    let id = of.thread_id;
+    let _gate = call.hub.gate(id).await;
+    call.hub.heddle().threads().unarchive(id).await.map_err(refused)?;
+    let thread = past::thread(&call.hub, id, None).await?;
+    let answered = call.answer(&json!({"thread": thread}));
+    call.hub.tell_all(Notification::ThreadUnarchived { thread_id: id.to_string() });
+    Ok(answered)
+}
+
+/// Deletes a thread for good.
+pub(super) async fn delete(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+    let id = of.thread_id;
+    let _gate = call.hub.gate(id).await;
+    // One without a log is gone once it is closed.
+    let has_log = is_saved(&call.hub, id).is_ok();
+    unload(&call.hub, id).await;
+    if has_log {
+        call.hub.heddle().threads().delete(id).await.map_err(refused)?;
+    }
+    let answered = call.answer(&json!({}));
+    call.hub.tell_all(Notification::ThreadDeleted { thread_id: id.to_string() });
+    Ok(answered)
+}
+
+pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcError> {
+    let SetName { thread_id: id, name } = set;
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(RpcError::invalid("the name is empty: give one"));
+    }
+    let _gate = call.hub.gate(id).await;
+    is_saved(&call.hub, id)?;
+    call.hub.heddle().threads().set_name(id, name).await.map_err(refused)?;
+    if let Some(loaded) = call.hub.find(id) {
+        loaded.lock().set_name(name);
+    }
+    let answered = call.answer(&json!({}));
+    let (thread_id, thread_name) = (id.to_string(), Some(name.to_owned()));
+    call.hub.tell_all(Notification::ThreadNameUpdated { thread_id, thread_name });
+    Ok(answered)
+}
+
+/// Changes what holds from the next turn on.
+pub(super) async fn update_settings(
+    call: Call,
+    update: SettingsUpdate,
+) -> Result<Answered, RpcError> {
+    let SettingsUpdate { thread_id: id, changes } = update;
+    let _gate = call.hub.gate(id).await;
+    let loaded = call.hub.loaded(id)?;
+    open::change(&call.hub, &loaded, &changes).await?;
+    let answered = call.answer(&json!({}));
+    tell_settings(&call.hub, &loaded);
+    Ok(answered)
+}
+
+/// Tells those who follow a thread which settings it has.
+pub(super) fn tell_settings(hub: &Hub, loaded: &LoadedThread) {
+    let thread_settings = loaded.lock().settings.to_updated();
+    let thread_id = loaded.id.to_string();
+    hub.tell_followers(loaded, Notification::SettingsUpdated { thread_id, thread_settings });
+}
+
+/// Lets the client follow a thread no more. The thread stays loaded for a while.
+pub(super) async fn unsubscribe(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+    let status = match call.hub.find(of.thread_id) {
+        None => "notLoaded",
+        Some(loaded) if call.hub.unfollow(&loaded, call.peer.id()) => "unsubscribed",
+        Some(_) => "notSubscribed",
+    };
+    Ok(call.answer(&json!({"status": status})))
+}
+
+/// Lists the threads that are loaded.
+pub(super) async fn loaded_list(call: Call, page: PageOf) -> Result<Answered, RpcError> {
+    let ids: Vec<String> = call.hub.threads().iter().map(|loaded| loaded.id.to_string()).collect();
+    let (data, next_cursor) = super::model::page_of(ids, &page)?;
+    Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
+}
+
+/// Refuses requests that need a log for threads without one.
+pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> {
+    match hub.find(id) {
+        Some(loaded) if !loaded.lock().is_saved() => {
+            Err(RpcError::invalid(format!("no rollout found for thread id {id}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Closes a thread if it is loaded, and waits until its log is free.
+async fn unload(hub: &Hub, id: heddle::ThreadId) {
+    if let Some(loaded) = hub.find(id) {
+        loaded.close();
+        loaded.gone().await;
+    }
+}

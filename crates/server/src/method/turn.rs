@@ -1,0 +1,153 @@
+//! Turns: start, steer, interrupt, compact.
+
+use serde_json::json;
+
+use super::{Answered, Call, open, thread};
+use crate::message::RpcError;
+use crate::past::preview;
+use crate::request::{
+    OfThread, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
+};
+
+/// Starts a turn, or adds to the one that is running.
+pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcError> {
+    let TurnStart {
+        thread_id,
+        input,
+        client_user_message_id,
+        output_schema,
+        output_retries,
+        heddle_limits,
+        changes,
+    } = start;
+    // So that nobody else starts a turn while settings change.
+    let _gate = call.hub.gate(thread_id).await;
+    let loaded = call.hub.loaded(thread_id)?;
+    check_input(&input)?;
+    if says_nothing(&input) {
+        return Err(RpcError::invalid("input is empty: say something"));
+    }
+    let first = preview(&input);
+    let only_text = is_text(&input);
+    let said = to_input(input, client_user_message_id);
+    let before = loaded.lock().settings.clone();
+    open::change(&call.hub, &loaded, &changes).await?;
+    let mut state = loaded.lock();
+    if let (Some(turn), Some(handle)) = (state.running_turn().cloned(), state.handle()) {
+        steer_with(handle, only_text, said)?;
+        return Ok(call.answer(&json!({"turn": turn})));
+    }
+    let mut turn = state.open.turn(said).limits(turn_limits(heddle_limits));
+    if let Some(schema) = output_schema {
+        turn.set_output_schema(&schema.to_string())
+            .map_err(|error| RpcError::invalid(format!("outputSchema: {error}")))?;
+        turn.set_output_retries(output_retries);
+    }
+    let shown = state.begin(&turn, Some(first), heddle::now_ms());
+    let changed = state.settings != before;
+    // Before the turn is sent, so that nothing of it is told earlier.
+    let answered = call.answer(&json!({"turn": shown}));
+    if changed {
+        drop(state);
+        thread::tell_settings(&call.hub, &loaded);
+        state = loaded.lock();
+    }
+    state.send(turn)?;
+    Ok(answered)
+}
+
+/// Adds to the running turn.
+pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered, RpcError> {
+    let TurnSteer { thread_id, expected_turn_id, input, client_user_message_id } = steer;
+    let loaded = call.hub.loaded(thread_id)?;
+    check_input(&input)?;
+    if says_nothing(&input) {
+        return Err(RpcError::invalid("input is empty: say something"));
+    }
+    let only_text = is_text(&input);
+    let said = to_input(input, client_user_message_id);
+    let state = loaded.lock();
+    let (Some(active), Some(handle)) = (state.turn_id(), state.handle()) else {
+        return Err(RpcError::invalid("no active turn to steer"));
+    };
+    if active != expected_turn_id {
+        return Err(unexpected(&expected_turn_id, active));
+    }
+    steer_with(handle, only_text, said)?;
+    Ok(call.answer(&json!({"turnId": active})))
+}
+
+pub(super) async fn interrupt(call: Call, interrupt: TurnInterrupt) -> Result<Answered, RpcError> {
+    let TurnInterrupt { thread_id, turn_id } = interrupt;
+    let loaded = call.hub.loaded(thread_id)?;
+    let state = loaded.lock();
+    let (Some(active), Some(handle)) = (state.turn_id(), state.handle()) else {
+        return Err(RpcError::invalid("no active turn to interrupt"));
+    };
+    if !turn_id.is_empty() && turn_id != active {
+        return Err(unexpected(&turn_id, active));
+    }
+    // Before the interruption, so that nothing of it is told earlier.
+    let answered = call.answer(&json!({}));
+    handle.interrupt();
+    Ok(answered)
+}
+
+/// Starts a turn that replaces the history with a summary of it.
+pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+    let _gate = call.hub.gate(of.thread_id).await;
+    let loaded = call.hub.loaded(of.thread_id)?;
+    open::renew(&call.hub, &loaded).await?;
+    let mut state = loaded.lock();
+    if let Some(active) = state.turn_id() {
+        return Err(RpcError::invalid(format!(
+            "the turn {active} is running: wait for its end, or interrupt it"
+        )));
+    }
+    let turn = state.open.compact();
+    state.begin(&turn, None, heddle::now_ms());
+    let answered = call.answer(&json!({}));
+    state.send(turn)?;
+    Ok(answered)
+}
+
+fn unexpected(expected: &str, active: &str) -> RpcError {
+    RpcError::invalid(format!("expected active turn id {expected:.100} but found {active}"))
+}
+
+fn steer_with(
+    handle: &heddle::TurnHandle,
+    only_text: bool,
+    said: heddle::Input,
+) -> Result<(), RpcError> {
+    if !only_text {
+        return Err(RpcError::invalid(
+            "only text can be added to a running turn: wait for its end, or leave out the images",
+        ));
+    }
+    match handle.try_steer(said) {
+        true => Ok(()),
+        false => Err(RpcError::invalid("too much was added to the running turn: wait for its end")),
+    }
+}
+
+/// Returns whether the model would get nothing of the input.
+fn says_nothing(input: &[UserInput]) -> bool {
+    input.iter().all(|part| matches!(part, UserInput::Mention { .. }))
+}
+
+fn is_text(input: &[UserInput]) -> bool {
+    input.iter().all(|part| matches!(part, UserInput::Text { .. } | UserInput::Mention { .. }))
+}
+
+fn to_input(input: Vec<UserInput>, client_id: Option<String>) -> heddle::Input {
+    let parts = input.into_iter().map(Into::into);
+    let input = parts.fold(heddle::Input::default(), heddle::Input::part);
+    client_id.into_iter().fold(input, heddle::Input::client_id)
+}
+
+fn turn_limits(limits: TurnLimits) -> heddle::TurnLimits {
+    let mut set = heddle::TurnLimits::new();
+    (set.tokens, set.calls, set.requests) = (limits.tokens, limits.calls, limits.requests);
+    set
+}

@@ -1,0 +1,425 @@
+//! [`Peer`]: a client at the other end of a connection, and what it still has to read.
+//!
+//! Messages are queued, and the transport writes them. A client that reads slowly gets parts of a text joined; one that
+//! reads nothing for too long, or leaves too much unread, is disconnected, and nobody else notices.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::notification::Notification;
+
+/// Unread bytes beyond which parts of one text are joined.
+pub const JOIN_BYTES: usize = 64 * 1024;
+/// Unread bytes beyond which a turn that nobody else follows waits for its client.
+pub const WAIT_BYTES: usize = 4 << 20;
+/// Unread bytes beyond which a client is disconnected.
+pub const UNREAD_BYTES_MAX: usize = 64 << 20;
+
+/// Identifies a connection within its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u64);
+
+/// A client.
+#[derive(Debug)]
+pub struct Peer {
+    id: PeerId,
+    client: OnceLock<Client>,
+    queue: Mutex<Queue>,
+    /// There is something to write, or the connection is closed.
+    written_to: Notify,
+    /// Something was written, or the connection is closed.
+    read_from: Notify,
+    /// Something waits, and nothing did before.
+    unread: Notify,
+    closed: Notify,
+}
+
+/// What a client said of itself.
+#[derive(Debug)]
+pub struct Client {
+    pub name: String,
+    /// Whether it may use what is experimental.
+    pub experimental: bool,
+    /// Notifications that it does not want.
+    pub opted_out: HashSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    /// Since when nothing was written although something waits.
+    since: Option<Instant>,
+    /// Why the connection was closed.
+    closed: Option<String>,
+    /// Whether to close it once everything is written.
+    ending: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    message: Message,
+    /// The text of later parts.
+    more: String,
+}
+
+/// A message on its way to clients. All of them share its text.
+#[derive(Clone, Debug)]
+pub struct Message {
+    line: Arc<str>,
+    /// The method, if it is a notification.
+    method: Option<&'static str>,
+    /// The notification and its time, if later ones can continue it.
+    part: Option<Arc<(Notification, u64)>>,
+}
+
+impl Message {
+    /// A response, or a request.
+    pub fn line(line: impl Into<Arc<str>>) -> Self {
+        Self { line: line.into(), method: None, part: None }
+    }
+
+    /// A notification.
+    pub fn notification(notification: Notification, now_ms: u64) -> Self {
+        let line = notification.line(now_ms).into();
+        let method = Some(notification.method());
+        let is_part = notification.part_text().is_some();
+        let part = is_part.then(|| Arc::new((notification, now_ms)));
+        Self { line, method, part }
+    }
+
+    /// Returns the text that it adds, if it continues `other`.
+    fn continues(&self, other: &Self) -> Option<&str> {
+        let (ours, theirs) = (self.part.as_ref()?, other.part.as_ref()?);
+        if !ours.0.is_same_text(&theirs.0) {
+            return None;
+        }
+        ours.0.part_text()
+    }
+}
+
+impl Waiting {
+    fn into_line(self) -> Arc<str> {
+        match &self.message.part {
+            Some(part) if !self.more.is_empty() => {
+                let (notification, now_ms) = &**part;
+                notification.with_more(&self.more).line(*now_ms).into()
+            }
+            _ => self.message.line,
+        }
+    }
+}
+
+impl Peer {
+    pub fn new(id: PeerId) -> Self {
+        Self {
+            id,
+            client: OnceLock::new(),
+            queue: Mutex::default(),
+            written_to: Notify::new(),
+            read_from: Notify::new(),
+            unread: Notify::new(),
+            closed: Notify::new(),
+        }
+    }
+
+    pub fn id(&self) -> PeerId {
+        self.id
+    }
+
+    /// Returns what the client said of itself; none before `initialize`.
+    pub fn client(&self) -> Option<&Client> {
+        self.client.get()
+    }
+
+    /// Notes what the client says of itself. Returns false if it has said so before.
+    pub fn introduce(&self, client: Client) -> bool {
+        self.client.set(client).is_ok()
+    }
+
+    /// Queues a message, unless the client does not want it.
+    pub fn send(&self, message: &Message) {
+        let mut queue = self.lock();
+        if queue.closed.is_some() || queue.ending {
+            return;
+        }
+        if let Some(method) = message.method
+            && self.client.get().is_none_or(|client| client.opted_out.contains(method))
+        {
+            return;
+        }
+        // One message alone may be larger.
+        if queue.bytes > UNREAD_BYTES_MAX {
+            let megabytes = UNREAD_BYTES_MAX >> 20;
+            let why = format!("the client has left more than {megabytes} MiB unread");
+            return self.close_locked(queue, why);
+        }
+        let is_first = queue.since.is_none();
+        queue.add(message);
+        drop(queue);
+        self.written_to.notify_one();
+        if is_first {
+            self.unread.notify_waiters();
+        }
+    }
+
+    /// Waits for messages, and takes some of them; none once the connection is closed.
+    pub async fn next(&self) -> Option<Vec<Arc<str>>> {
+        loop {
+            let changed = self.written_to.notified();
+            {
+                let mut queue = self.lock();
+                if queue.closed.is_some() {
+                    return None;
+                }
+                if !queue.waiting.is_empty() {
+                    return Some(queue.take());
+                }
+                if queue.ending {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Notes that the client has read something.
+    pub fn note_progress(&self) {
+        let mut queue = self.lock();
+        queue.since = (!queue.waiting.is_empty()).then(Instant::now);
+        drop(queue);
+        self.read_from.notify_waiters();
+    }
+
+    /// Waits while the client has more unread than it should.
+    pub async fn has_room(&self) {
+        loop {
+            let changed = self.read_from.notified();
+            tokio::pin!(changed);
+            // Registered before the look at the queue, so no change is missed.
+            changed.as_mut().enable();
+            {
+                let queue = self.lock();
+                if queue.bytes <= WAIT_BYTES || queue.closed.is_some() || queue.ending {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Closes the connection. Nothing more is sent.
+    pub fn close(&self, why: impl Into<String>) {
+        let queue = self.lock();
+        self.close_locked(queue, why.into());
+    }
+
+    /// Closes the connection once everything that waits is written.
+    pub fn finish(&self) {
+        self.lock().ending = true;
+        self.written_to.notify_one();
+        // Whoever waits for room need not any more.
+        self.read_from.notify_waiters();
+    }
+
+    /// Waits until the connection is closed.
+    pub async fn closed(&self) {
+        loop {
+            let changed = self.closed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.lock().closed.is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns why the connection was closed, if it was.
+    pub fn close_reason(&self) -> Option<String> {
+        self.lock().closed.clone()
+    }
+
+    /// Closes the connection when the client has read nothing for this long although something waits. Sleeps without a
+    /// timer while nothing does.
+    pub async fn watch(&self, patience: Duration) {
+        loop {
+            let since = {
+                let queue = self.lock();
+                if queue.closed.is_some() {
+                    return;
+                }
+                queue.since
+            };
+            match since {
+                None => tokio::select! {
+                    () = self.closed() => return,
+                    () = self.has_unread() => {}
+                },
+                Some(since) if since.elapsed() >= patience => {
+                    let seconds = patience.as_secs();
+                    return self.close(format!("the client has read nothing for {seconds} s"));
+                }
+                Some(since) => tokio::select! {
+                    () = self.closed() => return,
+                    () = tokio::time::sleep_until((since + patience).into()) => {}
+                },
+            }
+        }
+    }
+
+    /// Waits until something waits to be read.
+    async fn has_unread(&self) {
+        let changed = self.unread.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if self.lock().since.is_none() {
+            changed.await;
+        }
+    }
+
+    fn close_locked(&self, mut queue: MutexGuard<'_, Queue>, why: String) {
+        queue.closed.get_or_insert(why);
+        queue.waiting.clear();
+        (queue.bytes, queue.since) = (0, None);
+        drop(queue);
+        self.written_to.notify_one();
+        self.read_from.notify_waiters();
+        self.closed.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn add(&mut self, message: &Message) {
+        self.since.get_or_insert_with(Instant::now);
+        if self.bytes > JOIN_BYTES
+            && let Some(last) = self.waiting.back_mut()
+            && let Some(text) = message.continues(&last.message)
+        {
+            last.more.push_str(text);
+            self.bytes += text.len();
+            return;
+        }
+        self.bytes += message.line.len() + 1;
+        self.waiting.push_back(Waiting { message: message.clone(), more: String::new() });
+    }
+
+    /// Takes the oldest messages, about as many as one write takes.
+    fn take(&mut self) -> Vec<Arc<str>> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < WRITE_BYTES
+            && let Some(next) = self.waiting.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(next.message.line.len() + 1 + next.more.len());
+            let line = next.into_line();
+            bytes += line.len() + 1;
+            taken.push(line);
+        }
+        taken
+    }
+}
+
+/// About how many bytes are written at once.
+const WRITE_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn peer() -> Peer {
+        let peer = Peer::new(PeerId(1));
+        let opted_out = HashSet::from(["thread/archived".to_owned()]);
+        peer.introduce(Client { name: "c".into(), experimental: false, opted_out });
+        peer
+    }
+
+    fn part(item: &str, text: &str) -> Message {
+        let text_of = |text: &str| text.to_owned();
+        let (thread_id, turn_id) = (text_of("th"), text_of("tu"));
+        let (item_id, delta) = (text_of(item), text_of(text));
+        let part = Notification::AgentMessageDelta { thread_id, turn_id, item_id, delta };
+        Message::notification(part, 7)
+    }
+
+    /// Takes everything that waits, as the texts of parts or the ids of answers.
+    fn taken(peer: &Peer) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(Some(lines)) = peer.next().now_or_never() {
+            all.extend(lines.iter().map(|line| {
+                let message: Value = serde_json::from_str(line).unwrap();
+                let delta = message["params"]["delta"].as_str().map(str::to_owned);
+                delta.unwrap_or_else(|| message["id"].to_string())
+            }));
+        }
+        all
+    }
+
+    #[test]
+    fn parts_are_joined_for_slow_clients_only() {
+        let peer = peer();
+        for text in ["a", "b"] {
+            peer.send(&part("1", text));
+        }
+        assert_eq!(taken(&peer), ["a", "b"]);
+        let long = "x".repeat(JOIN_BYTES);
+        for (item, text) in
+            [("1", &*long), ("1", "b"), ("1", "c"), ("2", "d"), ("2", "e"), ("1", "f")]
+        {
+            peer.send(&part(item, text));
+        }
+        peer.send(&Message::line(r#"{"id":5}"#));
+        peer.send(&part("1", "g"));
+        assert_eq!(taken(&peer), [&*format!("{long}bc"), "de", "f", "5", "g"]);
+        assert_eq!(peer.lock().bytes, 0);
+    }
+
+    #[test]
+    fn unread_messages_have_a_bound() {
+        let peer = peer();
+        let long = "x".repeat(UNREAD_BYTES_MAX);
+        // One alone may be longer.
+        peer.send(&part("1", &long));
+        assert_eq!(peer.close_reason(), None);
+        assert!(peer.has_room().now_or_never().is_none());
+        peer.send(&part("1", "more"));
+        assert_eq!(
+            peer.close_reason().as_deref(),
+            Some("the client has left more than 64 MiB unread")
+        );
+        assert!(peer.has_room().now_or_never().is_some());
+        assert_eq!(peer.next().now_or_never(), Some(None));
+        assert!(peer.closed().now_or_never().is_some());
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_sent() {
+        let peer = peer();
+        let archived = Notification::ThreadArchived { thread_id: "t".into() };
+        peer.send(&Message::notification(archived, 0));
+        assert_eq!(peer.next().now_or_never(), None);
+        // Nothing is told to a client that has not introduced itself.
+        let silent = Peer::new(PeerId(2));
+        silent.send(&part("1", "a"));
+        assert_eq!(silent.next().now_or_never(), None);
+    }
+
+    #[test]
+    fn the_end_is_after_what_waits() {
+        let peer = peer();
+        peer.send(&part("1", "a"));
+        peer.finish();
+        peer.send(&part("1", "b"));
+        assert_eq!(taken(&peer), ["a"]);
+        assert_eq!(peer.next().now_or_never(), Some(None));
+    }
+}

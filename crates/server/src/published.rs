@@ -1,0 +1,142 @@
+//! Compares what clients are told with the schema that the reference publishes.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use protocol::error::TurnError;
+use protocol::event::Event;
+use protocol::id::ItemId;
+use protocol::item::{
+    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, Step,
+    StepStatus, ToolCall, WebSearchAction,
+};
+use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
+use serde_json::Value;
+use testkit::reference::NotificationSchema;
+
+use crate::turn::{Told, TurnFace};
+
+static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
+    jsonschema::validator_for(NotificationSchema::kept().as_json()).expect("it is a schema")
+});
+
+/// Fails if a line is a notification that the published schema does not allow.
+#[track_caller]
+pub(crate) fn check_notification(line: &Value) {
+    let wrong: Vec<_> = SCHEMA.iter_errors(line).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{line:#}\n{wrong:?}");
+}
+
+/// Returns an item of each kind, with each status that it can have.
+fn items() -> Vec<ItemBody> {
+    let mut items = vec![
+        ItemBody::UserMessage(UserMessage::from_inputs([
+            UserInput::Text {
+                text: "look".into(),
+                text_elements: vec![TextElement {
+                    byte_range: 0..2,
+                    placeholder: Some("l".into()),
+                }],
+            },
+            UserInput::Image { image_url: "data:x".into(), detail: Some(ImageDetail::High) },
+            UserInput::LocalImage { path: "/a.png".into(), detail: None },
+            UserInput::Skill { name: "s".into(), path: "/s".into() },
+            UserInput::Mention { name: "m".into(), path: "/m".into() },
+        ])),
+        ItemBody::AgentMessage { text: "hi".into() },
+        ItemBody::Plan { text: "plan".into() },
+        ItemBody::Reasoning { summary: vec!["a".into()], content: vec!["b".into()] },
+        ItemBody::RefusedCall(RefusedCall {
+            tool: "t".into(),
+            arguments: "{".into(),
+            reason: "no".into(),
+        }),
+        ItemBody::TodoList {
+            steps: [StepStatus::Pending, StepStatus::InProgress, StepStatus::Completed]
+                .map(|status| Step { text: "step".into(), status })
+                .to_vec(),
+        },
+        ItemBody::Compaction { reason: CompactionReason::Requested },
+    ];
+    for action in [
+        WebSearchAction::Search { query: Some("q".into()), queries: Some(vec!["q".into()]) },
+        WebSearchAction::OpenPage { url: Some("u".into()) },
+        WebSearchAction::FindInPage { url: None, pattern: Some("p".into()) },
+        WebSearchAction::Other,
+    ] {
+        items.push(ItemBody::WebSearch { call: "ws".into(), query: "q".into(), action });
+    }
+    for status in [Status::InProgress, Status::Completed, Status::Failed, Status::Declined] {
+        let exit_code = (status != Status::InProgress).then_some(1);
+        items.push(ItemBody::Command(Command {
+            command: "bash -lc ls".into(),
+            cwd: PathBuf::from("/project"),
+            output: "out".into(),
+            exit_code,
+            status,
+        }));
+        let changes = [
+            (ChangeKind::Add, None),
+            (ChangeKind::Delete, None),
+            (ChangeKind::Update, Some("/c".to_owned())),
+        ];
+        let changes = changes.map(|(kind, moved_to)| Change {
+            path: "/a".into(),
+            kind,
+            moved_to,
+            diff: "+".into(),
+        });
+        items.push(ItemBody::FileChange { changes: changes.to_vec(), status, refusal: None });
+        // A call is not declined: it is refused.
+        if status != Status::Declined {
+            items.push(ItemBody::ToolCall(ToolCall {
+                server: "host".into(),
+                tool: "t".into(),
+                arguments: "free text".into(),
+                output: "out".into(),
+                status,
+            }));
+        }
+    }
+    items
+}
+
+#[test]
+fn items_of_every_kind_are_as_published() {
+    let mut face = TurnFace::new("th".into(), "tu".into(), Some(9));
+    for (number, body) in (0..).zip(items()) {
+        let begun = Item::new(ItemId(number), body.begun());
+        let done = Item { completed_ms: Some(7), ..Item::new(ItemId(number), body) };
+        for event in [Event::ItemStarted(begun), Event::ItemCompleted(done)] {
+            for told in face.event(&event) {
+                let Told::Notification(told) = told else { panic!("{told:?}") };
+                check_notification(&serde_json::from_str(&told.line(7)).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn failures_of_every_class_are_as_published() {
+    for cause in log::cause::all() {
+        let mut face = TurnFace::new("th".into(), "tu".into(), None);
+        let error = TurnError::new(cause, "m");
+        for event in [Event::TurnStarted { at_ms: 1 }, Event::TurnFailed { error, at_ms: 2 }] {
+            for told in face.event(&event) {
+                let Told::Notification(told) = told else { panic!("{told:?}") };
+                check_notification(&serde_json::from_str(&told.line(7)).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_published_is_noticed() {
+    for line in [
+        serde_json::json!({"method": "turn/began", "params": {}}),
+        serde_json::json!({"method": "item/agentMessage/delta", "params": {"delta": "x"}}),
+    ] {
+        assert!(!SCHEMA.is_valid(&line), "{line}");
+    }
+}

@@ -1,0 +1,407 @@
+//! A loaded thread: the task that runs its turns, and who follows it.
+//!
+//! ```text
+//! idle ──turn/start──▶ running ──its end──▶ idle        running ──turn/start, turn/steer──▶ running, with more input
+//!  └──archive, delete, the end of the server──▶ closing ◀──interrupted──┘   ──▶ gone
+//! ```
+//!
+//! The task waits for turns and passes on their events. A thread that nobody follows is closed after a while.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use heddle::{Input, Thread, ThreadId, Turn, TurnHandle};
+use protocol::event::Event;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::ask::Asked;
+use crate::hub::Hub;
+use crate::message::RpcError;
+use crate::notification::Notification;
+use crate::peer::{Message, Peer, PeerId};
+use crate::request::{DynamicToolSpec, Settings};
+use crate::turn::{Told, TurnFace};
+use crate::wire::{self, Status, ThreadSettings};
+
+/// How long a thread that nobody follows stays loaded.
+const UNFOLLOWED_MAX: Duration = Duration::from_secs(10 * 60);
+/// How long what is asked waits for somebody to come back, once nobody follows the thread.
+const RECONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// A thread that is loaded by this server.
+#[derive(Debug)]
+pub(crate) struct LoadedThread {
+    pub(crate) id: ThreadId,
+    /// Its questions to clients.
+    pub(crate) asked: Arc<Asked>,
+    state: Mutex<ThreadState>,
+    /// Whether it is gone.
+    gone: watch::Sender<bool>,
+    /// Somebody began or ceased to follow it.
+    followers_changed: Notify,
+}
+
+#[derive(Debug)]
+pub(crate) struct ThreadState {
+    pub(crate) open: Thread,
+    /// What it was opened with.
+    pub(crate) opening: Opening,
+    /// Whether it has to be opened again before its next turn, as other settings hold from then on.
+    pub(crate) is_outdated: bool,
+    /// As clients see it, without turns.
+    thread: wire::Thread,
+    pub(crate) settings: ThreadSettings,
+    window: Option<u64>,
+    raw_reasoning: bool,
+    /// Whether it has a log that others can read.
+    saved: bool,
+    failed: bool,
+    turn: Option<RunningTurn>,
+    /// Where turns are sent; none while it is closing.
+    turns: Option<mpsc::UnboundedSender<Turn>>,
+    followers: BTreeMap<PeerId, Arc<Peer>>,
+    /// Whether anybody ever followed it.
+    was_followed: bool,
+}
+
+#[derive(Debug)]
+struct RunningTurn {
+    face: TurnFace,
+    handle: TurnHandle,
+}
+
+/// What a thread is opened with, and opened with again if settings change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) settings: Settings,
+    /// Tools that clients run.
+    pub(crate) dynamic_tools: Vec<DynamicToolSpec>,
+    /// The client that opened it.
+    pub(crate) client: String,
+    /// The thread itself, for its tools, once it is loaded.
+    pub(crate) owner: Owner,
+}
+
+/// Set once a thread is loaded.
+pub(crate) type Owner = Arc<OnceLock<Weak<LoadedThread>>>;
+
+/// A thread that was just opened.
+pub(crate) struct Opened {
+    pub(crate) open: Thread,
+    pub(crate) opening: Opening,
+    pub(crate) asked: Arc<Asked>,
+    /// As clients see it, without turns.
+    pub(crate) thread: wire::Thread,
+    pub(crate) settings: ThreadSettings,
+    pub(crate) window: Option<u64>,
+    pub(crate) raw_reasoning: bool,
+    pub(crate) saved: bool,
+}
+
+impl LoadedThread {
+    /// Takes over an open thread, and starts its task.
+    pub(crate) fn start(hub: &Hub, id: ThreadId, opened: Opened) -> Arc<Self> {
+        let Opened { open, opening, asked, thread, settings, window, raw_reasoning, saved } =
+            opened;
+        let owner = Arc::clone(&opening.owner);
+        let (turns, waiting) = mpsc::unbounded_channel();
+        let state = ThreadState {
+            open,
+            opening,
+            is_outdated: false,
+            thread,
+            settings,
+            window,
+            raw_reasoning,
+            saved,
+            failed: false,
+            turn: None,
+            turns: Some(turns),
+            followers: BTreeMap::new(),
+            was_followed: false,
+        };
+        let loaded = Arc::new(Self {
+            id,
+            asked,
+            state: Mutex::new(state),
+            gone: watch::Sender::new(false),
+            followers_changed: Notify::new(),
+        });
+        // Nothing can have been called before.
+        let _ = owner.set(Arc::downgrade(&loaded));
+        tokio::spawn(run(hub.clone(), Arc::clone(&loaded), waiting));
+        loaded
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ThreadState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a client follow it.
+    pub(crate) fn follow(&self, peer: &Arc<Peer>) {
+        let mut state = self.lock();
+        state.followers.insert(peer.id(), Arc::clone(peer));
+        state.was_followed = true;
+        drop(state);
+        self.followers_changed.notify_one();
+    }
+
+    /// Returns whether the client followed it until now.
+    pub(crate) fn unfollow(&self, peer: PeerId) -> bool {
+        let mut state = self.lock();
+        let followed = state.followers.remove(&peer).is_some();
+        drop(state);
+        self.followers_changed.notify_one();
+        followed
+    }
+
+    pub(crate) fn is_followed_by(&self, peer: PeerId) -> bool {
+        self.lock().followers.contains_key(&peer)
+    }
+
+    pub(crate) fn has_followers(&self) -> bool {
+        !self.lock().followers.is_empty()
+    }
+
+    /// Waits whether somebody comes back to answer what is open. Returns false if nobody does.
+    pub(crate) async fn is_followed_again(&self) -> bool {
+        tokio::time::sleep(RECONNECT_TIME_MAX).await;
+        self.has_followers()
+    }
+
+    pub(crate) fn followers(&self) -> Vec<Arc<Peer>> {
+        self.lock().followers.values().cloned().collect()
+    }
+
+    /// Stops taking turns, and interrupts the running one. The task closes the thread then.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.turns = None;
+        if let Some(turn) = &state.turn {
+            turn.handle.interrupt();
+        }
+        drop(state);
+        self.asked.give_up();
+    }
+
+    /// Waits until the thread is closed, so that its log is free.
+    pub(crate) async fn gone(&self) {
+        // The sender is in `self`.
+        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
+    }
+
+    fn tell(&self, followers: &[Arc<Peer>], message: &Message) {
+        followers.iter().for_each(|peer| peer.send(message));
+    }
+}
+
+impl ThreadState {
+    pub(crate) fn status(&self) -> Status {
+        match (&self.turn, self.failed) {
+            (Some(turn), _) => turn.face.status(),
+            (None, true) => Status::SystemError,
+            (None, false) => Status::Idle,
+        }
+    }
+
+    /// Returns the thread as it is now, without turns.
+    pub(crate) fn shown(&self) -> wire::Thread {
+        wire::Thread { status: self.status(), ..self.thread.clone() }
+    }
+
+    pub(crate) fn is_saved(&self) -> bool {
+        self.saved
+    }
+
+    pub(crate) fn is_ephemeral(&self) -> bool {
+        self.thread.ephemeral
+    }
+
+    /// Takes over the thread that was opened again.
+    pub(crate) fn replace(&mut self, opened: Opened) {
+        let Opened { open, opening, thread, settings, window, raw_reasoning, .. } = opened;
+        (self.open, self.opening, self.settings, self.window) = (open, opening, settings, window);
+        (self.raw_reasoning, self.is_outdated) = (raw_reasoning, false);
+        self.thread.model = thread.model;
+        self.thread.model_provider = thread.model_provider;
+        self.thread.cwd = thread.cwd;
+        self.thread.environments = thread.environments;
+    }
+
+    pub(crate) fn set_name(&mut self, name: &str) {
+        self.thread.name = Some(name.to_owned());
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.turns.is_none()
+    }
+
+    /// Returns the id of the running turn.
+    pub(crate) fn turn_id(&self) -> Option<&str> {
+        self.turn.as_ref().map(|turn| turn.face.id())
+    }
+
+    pub(crate) fn running_turn(&self) -> Option<&wire::Turn> {
+        self.turn.as_ref().map(|turn| turn.face.turn())
+    }
+
+    pub(crate) fn handle(&self) -> Option<&TurnHandle> {
+        self.turn.as_ref().map(|turn| &turn.handle)
+    }
+
+    /// Prepares a turn; it starts when it is passed to [`ThreadState::send`]. Returns how clients see it.
+    pub(crate) fn begin(
+        &mut self,
+        turn: &Turn,
+        preview: Option<String>,
+        now_ms: u64,
+    ) -> wire::Turn {
+        let now = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
+        self.saved |= !self.thread.ephemeral;
+        self.failed = false;
+        (self.thread.updated_at, self.thread.recency_at) = (now, now);
+        if self.thread.preview.is_empty() {
+            self.thread.preview = preview.unwrap_or_default();
+        }
+        let face = TurnFace::new(self.thread.id.clone(), turn.id().to_owned(), self.window)
+            .raw_reasoning(self.raw_reasoning);
+        let shown = face.turn().clone();
+        self.turn = Some(RunningTurn { face, handle: turn.handle() });
+        shown
+    }
+
+    /// Returns a turn with what was added to the last one too late for it, unless another one was requested.
+    fn follow_up(&mut self) -> Option<Turn> {
+        if self.turn.is_some() || self.turns.is_none() || !self.open.has_unsaid() {
+            return None;
+        }
+        let turn = self.open.turn(Input::default());
+        self.begin(&turn, None, heddle::now_ms());
+        Some(turn)
+    }
+
+    pub(crate) fn send(&mut self, turn: Turn) -> Result<(), RpcError> {
+        let sent = self.turns.as_ref().is_some_and(|turns| turns.send(turn).is_ok());
+        if sent {
+            return Ok(());
+        }
+        self.turn = None;
+        Err(RpcError::invalid("the thread is being closed"))
+    }
+}
+
+/// Runs the turns of a thread one after the other, until no more can be requested; then closes it.
+async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedReceiver<Turn>) {
+    let mut follow_up = None;
+    while let Some(mut turn) = match follow_up.take() {
+        Some(turn) => Some(turn),
+        None => next(&loaded, &mut turns).await,
+    } {
+        let id = turn.id().to_owned();
+        let mut is_answered = false;
+        while let Some(event) = turn.next().await {
+            is_answered = matches!(event, Event::TurnCompleted { .. });
+            if let Some(peer) = on_event(&hub, &loaded, &event) {
+                // Nobody else is kept waiting.
+                peer.has_room().await;
+            }
+        }
+        // A turn that could not even start has no events. After any other, the next one may have been requested.
+        if loaded.lock().turn_id() == Some(&id) {
+            let why = turn.result().err().map(|error| error.to_string()).unwrap_or_default();
+            end_unstarted(&hub, &loaded, &why);
+        } else if is_answered {
+            follow_up = loaded.lock().follow_up();
+        }
+    }
+    loaded.close();
+    // One may have been requested in the moment in which nobody followed for long enough.
+    if turns.try_recv().is_ok() {
+        end_unstarted(&hub, &loaded, "the thread was closed; resume it, and try again");
+    }
+    let open = loaded.lock().open.clone();
+    open.close().await;
+    drop(open);
+    hub.forget(&loaded);
+    loaded.gone.send_replace(true);
+}
+
+/// Tells that the turn that was requested failed before it began.
+fn end_unstarted(hub: &Hub, loaded: &LoadedThread, why: &str) {
+    let (running, followers) = {
+        let mut state = loaded.lock();
+        let Some(running) = state.turn.take() else { return };
+        state.failed = true;
+        (running, state.followers.values().cloned().collect::<Vec<_>>())
+    };
+    for notification in running.face.never_started(why, heddle::now_ms()) {
+        send(hub, loaded, &followers, notification);
+    }
+}
+
+/// Waits for the next turn; none if the thread is to be closed.
+async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) -> Option<Turn> {
+    loop {
+        let (followed, patience) = {
+            let state = loaded.lock();
+            // Nothing would be lost with a thread that was never used.
+            let is_useless = state.was_followed && !state.saved && !state.thread.ephemeral;
+            let patience = if is_useless { RECONNECT_TIME_MAX } else { UNFOLLOWED_MAX };
+            (!state.followers.is_empty(), patience)
+        };
+        tokio::select! {
+            biased;
+            turn = turns.recv() => return turn,
+            () = loaded.followers_changed.notified() => {}
+            () = tokio::time::sleep(patience), if !followed => return None,
+        }
+    }
+}
+
+/// Tells clients of an event. Returns a client that alone follows the thread and has too much unread.
+fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<Peer>> {
+    let mut state = loaded.lock();
+    let told = match &mut state.turn {
+        Some(turn) => turn.face.event(event),
+        None => Vec::new(),
+    };
+    if event.is_terminal() {
+        state.turn = None;
+        state.failed = matches!(event, Event::TurnFailed { .. });
+    }
+    let followers: Vec<_> = state.followers.values().cloned().collect();
+    drop(state);
+    for told in told {
+        match told {
+            Told::Notification(notification) => send(hub, loaded, &followers, notification),
+            Told::Question(question) => {
+                let id = question.id;
+                let request = hub.ask(loaded, &followers, question);
+                loaded.asked.note_request(id, request);
+            }
+            Told::Resolved(id) => {
+                if let Some(request_id) = loaded.asked.resolve(id) {
+                    hub.forget_request(request_id);
+                    let thread_id = loaded.id.to_string();
+                    let resolved = Notification::RequestResolved { thread_id, request_id };
+                    send(hub, loaded, &followers, resolved);
+                }
+            }
+        }
+    }
+    match followers.as_slice() {
+        [peer] => Some(Arc::clone(peer)),
+        _ => None,
+    }
+}
+
+/// Sends a notification to those whom it concerns.
+fn send(hub: &Hub, loaded: &LoadedThread, followers: &[Arc<Peer>], notification: Notification) {
+    if let Notification::ThreadStatusChanged { .. } = notification {
+        return hub.tell_all(notification);
+    }
+    let message = Message::notification(notification, heddle::now_ms());
+    loaded.tell(followers, &message);
+}
