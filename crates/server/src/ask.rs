@@ -1,7 +1,7 @@
-//! What clients are asked: the questions of turns, and the calls of their tools.
+//! The questions of turns that clients have not answered yet.
 //!
-//! A question comes up twice: as an event, which is when clients are asked, and as a call of [`Asked::ask`], which waits
-//! for the answer. Either can come first.
+//! A question comes up twice: as an event, upon which it is sent to clients, and as a call of [`Asked::ask`], which
+//! waits for the answer. Either can come first.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ pub(crate) struct Asked {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// The request to clients.
+    /// The id of the request to the clients; none until it is sent.
     request: Option<i64>,
     answer: Option<Answer>,
     waiting: Option<oneshot::Sender<Answer>>,
 }
 
 impl Asked {
-    /// Notes by which request clients were asked.
+    /// Records the id of the request by which a question was sent to clients.
     pub(crate) fn note_request(&self, id: ApprovalId, request: i64) {
         self.lock().entry(id).or_default().request = Some(request);
     }
@@ -41,12 +41,12 @@ impl Asked {
         }
     }
 
-    /// Forgets a question that is settled. Returns the request by which clients were asked, if they were.
+    /// Forgets a question that is settled. Returns the id of the request to clients, if it was sent.
     pub(crate) fn resolve(&self, id: ApprovalId) -> Option<i64> {
         self.lock().remove(&id)?.request
     }
 
-    /// Answers all questions, as there is nobody left who could.
+    /// Answers all open questions as disconnected, when no client is left to answer or the thread closes.
     pub(crate) fn give_up(&self) {
         let ids: Vec<_> = self.lock().keys().copied().collect();
         ids.into_iter().for_each(|id| self.answer(id, Answer::Disconnected));
@@ -70,7 +70,7 @@ impl Approver for Asked {
                 entry.waiting = Some(sender);
                 answer
             };
-            // Only a question of another id could take its place.
+            // The sender is dropped if the question is settled without an answer.
             answer.await.unwrap_or(Answer::Disconnected)
         })
     }

@@ -1,4 +1,4 @@
-//! Tools that a client runs.
+//! Tools that a client runs: a call is a request to the clients that follow the thread.
 
 use std::fmt;
 use std::sync::Weak;
@@ -16,11 +16,11 @@ use crate::thread::Owner;
 
 const METHOD: &str = "item/tool/call";
 
-/// A tool whose calls are put to those who follow its thread.
+/// A tool whose calls are sent to the clients that follow its thread.
 pub(crate) struct DynamicTool {
     spec: ToolSpec,
     hub: Hub,
-    /// Set once the thread is open.
+    /// The thread of the tool; set once it is loaded.
     owner: Owner,
 }
 
@@ -94,7 +94,7 @@ enum ContentItem {
     InputImage { image_url: String },
 }
 
-/// Reads the answer of a client.
+/// Converts the response of a client to the output of the tool.
 fn output(reply: &str) -> ToolOutput {
     let Reply { content_items, success } = match serde_json::from_str(reply) {
         Ok(reply) => reply,

@@ -1,4 +1,4 @@
-//! [`Hub`]: what all connections of a server share: its threads, its clients, and what clients were asked.
+//! [`Hub`]: what all connections of a server share: its threads, its clients, and its open requests to clients.
 //!
 //! A thread belongs to the hub. Any connection may follow it, start turns in it and answer its questions; it goes on when
 //! the connection that opened it is gone.
@@ -25,15 +25,15 @@ pub const THREADS_MAX: usize = 256;
 /// Most connections at once.
 pub const PEERS_MAX: usize = 256;
 
-/// What a server is started with.
+/// Settings of a server that hold for all of its clients.
 pub struct Options {
-    /// Settings that hold for every thread, unless a client says otherwise.
+    /// Settings that hold for every thread, unless a client overrides them.
     pub preferences: Preferences,
-    /// Called with what a person should know when a thread is opened.
+    /// Receives notices for the user while a thread is opened.
     pub on_notice: fn(Notice),
-    /// Called with what the operator of the server should know.
+    /// Receives messages for the operator of the server, such as lines that were skipped.
     pub on_note: Box<dyn Fn(&str) + Send + Sync>,
-    /// How long a client may read nothing of what it was sent.
+    /// How long a client may read nothing although messages wait for it, before it is disconnected.
     pub write_timeout: Duration,
 }
 
@@ -51,12 +51,12 @@ struct Inner {
     opening: AtomicUsize,
     gates: Mutex<HashMap<ThreadId, Gate>>,
     requests: Mutex<Requests>,
-    /// The name of the first client, which threads are marked with.
+    /// The name of the first client; it becomes the originator of new threads.
     originator: OnceLock<String>,
     ending: AtomicBool,
 }
 
-/// Requests about one thread are handled one after the other.
+/// Held while a request about a thread is handled, so that such requests are handled one after the other.
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
 /// Requests to clients that have no answer yet.
@@ -65,17 +65,17 @@ struct Requests {
     open: HashMap<i64, Request>,
 }
 
-/// A request to clients.
+/// A request to the clients that follow a thread.
 struct Request {
     thread: ThreadId,
     line: Arc<str>,
     reply: Reply,
 }
 
-/// What is done with an answer.
+/// Where the answer to a request goes.
 enum Reply {
     Question(Question),
-    /// None if the client refused.
+    /// A tool call, which gets the result; none if the client refused.
     Call(oneshot::Sender<Option<Box<RawValue>>>),
 }
 
@@ -90,7 +90,7 @@ impl Hub {
             opening: AtomicUsize::new(0),
             gates: Mutex::default(),
             requests: Mutex::new(Requests {
-                // An answer to a question of an earlier process must not count for one of this.
+                // A late answer to a request of an earlier process must not count for a request of this one.
                 next: i64::try_from(heddle::now_ms()).unwrap_or_default(),
                 open: HashMap::new(),
             }),
@@ -107,12 +107,12 @@ impl Hub {
         &self.0.options
     }
 
-    /// Tells the operator of the server something.
+    /// Passes a message to the operator of the server.
     pub fn note(&self, text: &str) {
         (self.0.options.on_note)(text);
     }
 
-    /// Adds a client; none if there are too many.
+    /// Adds a client; returns none if there are [`PEERS_MAX`] already.
     pub fn connect(&self) -> Option<Arc<Peer>> {
         let mut peers = lock(&self.0.peers);
         if peers.len() >= PEERS_MAX {
@@ -124,7 +124,7 @@ impl Hub {
         Some(peer)
     }
 
-    /// Removes a client. Its turns go on; its questions are left to the others.
+    /// Removes a client. The turns that it started go on, and the other followers can answer their questions.
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
         for thread in self.threads() {
@@ -132,7 +132,7 @@ impl Hub {
         }
     }
 
-    /// Lets a client follow a thread no more. Returns whether it did.
+    /// Removes a client from the followers of a thread. Returns whether it was one.
     pub(crate) fn unfollow(&self, thread: &Arc<LoadedThread>, peer: PeerId) -> bool {
         let followed = thread.unfollow(peer);
         if followed && !thread.has_followers() && self.has_open(thread.id) {
@@ -141,18 +141,18 @@ impl Hub {
         followed
     }
 
-    /// Returns whether anything that was asked in a thread is open.
+    /// Returns whether the clients of a thread have a request to answer.
     fn has_open(&self, thread: ThreadId) -> bool {
         lock(&self.0.requests).open.values().any(|request| request.thread == thread)
     }
 
-    /// Ends what is asked in a thread, unless somebody follows it again soon.
+    /// Gives up the open questions and tool calls of a thread, unless a client follows it again soon.
     fn give_up_later(&self, thread: &Arc<LoadedThread>) {
         let (hub, thread) = (self.clone(), Arc::clone(thread));
         tokio::spawn(async move {
             if !thread.is_followed_again().await {
                 thread.asked.give_up();
-                // Whoever waits for the answer to a call finds out.
+                // Dropping the senders tells the waiting tool calls that no answer will come.
                 let is_call = |request: &Request| {
                     request.thread == thread.id && matches!(request.reply, Reply::Call(_))
                 };
@@ -161,25 +161,25 @@ impl Hub {
         });
     }
 
-    /// Returns the name that new threads are marked with: the first client's.
+    /// Returns the originator of new threads: the name of the first client.
     pub(crate) fn originator(&self, name: &str) -> &str {
         self.0.originator.get_or_init(|| name.to_owned())
     }
 
-    /// Tells all clients something.
+    /// Sends a notification to all clients.
     pub(crate) fn tell_all(&self, notification: Notification) {
         let message = Message::notification(notification, heddle::now_ms());
         let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
         peers.iter().for_each(|peer| peer.send(&message));
     }
 
-    /// Tells those who follow a thread something.
+    /// Sends a notification to the clients that follow the thread.
     pub(crate) fn tell_followers(&self, loaded: &LoadedThread, notification: Notification) {
         let message = Message::notification(notification, heddle::now_ms());
         loaded.followers().iter().for_each(|peer| peer.send(&message));
     }
 
-    /// Waits until no other request about the thread is handled.
+    /// Waits until no other request about the thread is being handled, and takes its gate.
     pub(crate) async fn gate(&self, thread: ThreadId) -> OwnedMutexGuard<()> {
         let gate = {
             let mut gates = lock(&self.0.gates);
@@ -195,19 +195,19 @@ impl Hub {
         lock(&self.0.threads).values().cloned().collect()
     }
 
-    /// Returns a thread that is loaded.
+    /// Returns the thread if it is loaded, even if it is closing.
     pub(crate) fn find(&self, thread: ThreadId) -> Option<Arc<LoadedThread>> {
         lock(&self.0.threads).get(&thread).cloned()
     }
 
-    /// Returns a thread that is loaded and not closing.
+    /// Returns the thread if it is loaded and not closing; otherwise the error for the client.
     pub(crate) fn loaded(&self, thread: ThreadId) -> Result<Arc<LoadedThread>, RpcError> {
         self.find(thread)
             .filter(|loaded| !loaded.lock().is_closing())
             .ok_or_else(|| RpcError::invalid(format!("thread not found: {thread}")))
     }
 
-    /// Makes room for one more thread.
+    /// Reserves room for one more thread; refuses beyond [`THREADS_MAX`], or if the server is shutting down.
     pub(crate) fn reserve(&self) -> Result<Reserved, RpcError> {
         let opening = self.0.opening.fetch_add(1, Ordering::AcqRel);
         let reserved = Reserved(self.clone());
@@ -223,7 +223,7 @@ impl Hub {
         Ok(reserved)
     }
 
-    /// Takes over a thread that was opened.
+    /// Adds a thread that was opened, and starts its task.
     pub(crate) fn add(&self, id: ThreadId, opened: Opened) -> Arc<LoadedThread> {
         let loaded = LoadedThread::start(self, id, opened);
         lock(&self.0.threads).insert(id, Arc::clone(&loaded));
@@ -233,7 +233,7 @@ impl Hub {
         loaded
     }
 
-    /// Forgets a thread that was closed.
+    /// Removes a thread that was closed, and notifies all clients.
     pub(crate) fn forget(&self, loaded: &LoadedThread) {
         lock(&self.0.threads).remove(&loaded.id);
         let status = crate::wire::Status::NotLoaded;
@@ -241,7 +241,7 @@ impl Hub {
         self.tell_all(Notification::ThreadStatusChanged { thread_id, status });
     }
 
-    /// Lets a client follow a thread, and asks it what others were asked before.
+    /// Lets a client follow a thread, and sends it the requests that the other followers have not answered yet.
     pub(crate) fn follow(&self, loaded: &LoadedThread, peer: &Arc<Peer>) {
         loaded.follow(peer);
         let requests = lock(&self.0.requests);
@@ -253,7 +253,8 @@ impl Hub {
         }
     }
 
-    /// Asks those who follow a thread, also those who begin to within a moment.
+    /// Sends a question to the clients that follow a thread. If there are none, one that follows soon still gets it.
+    /// Returns the id of the request.
     pub(crate) fn ask(
         &self,
         loaded: &Arc<LoadedThread>,
@@ -268,7 +269,7 @@ impl Hub {
         id
     }
 
-    /// Calls a tool of those who follow a thread. The result is none if they refuse, or if there is nobody.
+    /// Sends a tool call to the clients that follow a thread. Returns none if a client refuses, or if none follows.
     pub(crate) async fn call(
         &self,
         loaded: &Arc<LoadedThread>,
@@ -298,14 +299,14 @@ impl Hub {
         requests.next += 1;
         let line: Arc<str> = message::request(id, method, params).into();
         requests.open.insert(id, Request { thread, line: Arc::clone(&line), reply });
-        // Still locked, so that whoever begins to follow now is asked once.
+        // Still locked, so that a client that begins to follow now gets the request once.
         let message = Message::line(line);
         followers.iter().for_each(|peer| peer.send(&message));
         id
     }
 
-    /// Takes the answer of a client. Returns false if nobody waits for one of this client: another was first, it is settled,
-    /// or the client was not asked.
+    /// Takes the response of a client. Returns false if it is not needed: another client was first, the request is
+    /// settled, or the client does not follow the thread.
     pub(crate) fn answered(&self, peer: PeerId, id: i64, result: Option<Box<RawValue>>) -> bool {
         let thread = lock(&self.0.requests).open.get(&id).map(|request| request.thread);
         let was_asked = thread
@@ -327,7 +328,7 @@ impl Hub {
         }
     }
 
-    /// Forgets a request that nobody needs answered any more.
+    /// Forgets a request whose answer is no longer needed.
     pub(crate) fn forget_request(&self, id: i64) {
         lock(&self.0.requests).open.remove(&id);
     }
@@ -336,7 +337,7 @@ impl Hub {
     pub async fn shut_down(&self) {
         self.0.ending.store(true, Ordering::Release);
         let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
-        // Whoever ends the server does not wait for what follows from it.
+        // First of all, so that clients get no notifications about the turns that are interrupted.
         peers.iter().for_each(|peer| peer.finish());
         for thread in self.threads() {
             thread.close();
@@ -345,7 +346,7 @@ impl Hub {
             thread.gone().await;
         }
         while self.0.opening.load(Ordering::Acquire) > 0 {
-            // Opening one ends by itself, and it is rare that one is.
+            // Opening a thread ends by itself, and is rarely under way at this moment.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         for thread in self.threads() {
@@ -359,7 +360,7 @@ impl Hub {
     }
 }
 
-/// How many gates are kept although nobody waits at them.
+/// Number of gates beyond which those that no request uses are removed.
 const GATES_KEPT: usize = 1024;
 
 /// Room for a thread that is being opened.
@@ -371,7 +372,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Forgets a call when nobody waits for its answer any more, and tells clients so if there was none.
+/// Forgets a tool call when its caller stops waiting, and notifies the followers if none of them has answered it.
 struct ForgetRequest<'a> {
     hub: &'a Hub,
     loaded: &'a LoadedThread,

@@ -4,13 +4,13 @@
 //! transport  stdin and stdout, a Unix socket, a WebSocket: lines in, lines out
 //!    serve   one connection: its requests, begun in their order
 //!   method   a row and a handler for each method
-//!      hub   what connections share: threads, clients, what clients were asked
-//!   thread   a loaded thread: its task, who follows it ── turn: events become notifications (pure)
-//!     peer   a client, and what it still has to read
+//!      hub   what connections share: threads, clients, open requests to clients
+//!   thread   a loaded thread: its task, its followers ── turn: events become notifications (pure)
+//!     peer   a client, and the messages that it has not read yet
 //! ```
 //!
-//! A client is trusted as the user is: it may open any thread, with any settings. What a model causes is not, and goes
-//! through the gate of its thread.
+//! A client is trusted like the user: it may open any thread, with any settings. The calls of a model are not trusted,
+//! and go through the gate of their thread.
 
 mod ask;
 mod dynamic_tool;

@@ -1,4 +1,4 @@
-//! One message: parses lines, and formats responses.
+//! JSON-RPC messages: parses the lines of clients, and formats responses and requests to clients.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
-/// Too much is being done at once: try again later.
+/// The server is busy: try again later.
 pub const OVERLOADED: i64 = -32001;
 /// The request is valid, but failed.
 pub const INTERNAL: i64 = -32603;
@@ -27,17 +27,9 @@ pub enum RequestId {
 #[derive(Debug)]
 pub enum Incoming {
     /// A request, which needs a response.
-    Request {
-        /// Repeated in the response.
-        id: RequestId,
-        method: String,
-        params: Option<Box<RawValue>>,
-    },
+    Request { id: RequestId, method: String, params: Option<Box<RawValue>> },
     /// A notification, which needs none.
-    Notification {
-        /// What it is about.
-        method: String,
-    },
+    Notification { method: String },
     /// A response to a request of ours.
     Response {
         /// The id of our request.
@@ -50,13 +42,10 @@ pub enum Incoming {
 /// Why a line is skipped. There is no response, because it is unknown which request it would belong to.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not a JSON object.
     #[error("the line is not a JSON object: {0}")]
     Json(String),
-    /// It is an object, but not a message.
     #[error("the object has neither a method nor a result or error")]
     Shape,
-    /// The id is neither an integer nor a string.
     #[error("the id is neither an integer nor a string")]
     Id,
 }
@@ -88,7 +77,7 @@ impl Incoming {
             }
             (None, Some(method)) => Ok(Self::Notification { method }),
             (Some(id), None) if fields.contains_key("result") || fields.contains_key("error") => {
-                // What has both is an error.
+                // A message with both is an error.
                 let result = fields.remove("result").filter(|_| !fields.contains_key("error"));
                 Ok(Self::Response { id, result })
             }
@@ -97,14 +86,14 @@ impl Incoming {
     }
 }
 
-/// What can be told from the beginning of a line.
+/// The kind of a message, as far as the beginning of its line shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Envelope {
     /// A request with this id.
     Request(RequestId),
-    /// A response, which needs none.
+    /// A response, which is not responded to.
     Response,
-    /// Its id is further on, or it is no message.
+    /// The id comes later in the line, or the line is not a message.
     Unknown,
 }
 
@@ -113,7 +102,7 @@ impl Envelope {
     pub fn of_head(head: &[u8]) -> Self {
         let text = String::from_utf8_lossy(head);
         let mut found = HeadFields::default();
-        // It ends early by design; what was found until then counts.
+        // An error at the cut is expected; the fields before it count.
         let _ = serde_json::Deserializer::from_str(&text).deserialize_map(&mut found);
         match found {
             HeadFields { is_response: true, .. } => Self::Response,
@@ -123,7 +112,7 @@ impl Envelope {
     }
 }
 
-/// Fields of a message that may break off.
+/// Fields of a message that may be cut off.
 #[derive(Default)]
 struct HeadFields {
     id: Option<RequestId>,
@@ -159,9 +148,9 @@ impl<'de> Visitor<'de> for &mut HeadFields {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// For programs.
+    /// The JSON-RPC error code, for programs.
     pub code: i64,
-    /// For people.
+    /// A sentence for people.
     pub message: String,
 }
 
@@ -171,24 +160,24 @@ impl RpcError {
         Self { code: INVALID_REQUEST, message: message.into() }
     }
 
-    /// Something failed that the client cannot avoid by another request.
+    /// Creates the error of a failure that the client cannot avoid with another request.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { code: INTERNAL, message: message.into() }
     }
 
-    /// This build has no such method. The code is the one that clients of this protocol expect.
+    /// Creates the error of a method that this build does not have, with the code that clients of this protocol expect.
     pub fn unknown_method(method: &str) -> Self {
         // The name of a method from a client has no length limit.
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         Self::invalid(format!("Invalid request: unknown variant `{shown}`"))
     }
 
-    /// The client has not asked for what is experimental.
+    /// Creates the error of a client that uses the experimental API without having opted in to it.
     pub fn experimental(what: &str) -> Self {
         Self::invalid(format!("{what} requires experimentalApi capability"))
     }
 
-    /// Too much is being done at once.
+    /// Creates the error of a server that is busy.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self { code: OVERLOADED, message: message.into() }
     }

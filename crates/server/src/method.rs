@@ -1,7 +1,7 @@
 //! The methods: one row and one handler each.
 //!
-//! A handler gets its parameters, and ends with the one answer to its request ([`Call::answer`]) or with an error. It may
-//! tell clients more after it has answered.
+//! A handler gets the parameters of its request, and ends with the one answer to it ([`Call::answer`]) or with an
+//! error. It may send notifications after it has answered.
 
 mod about;
 mod handshake;
@@ -24,18 +24,18 @@ use crate::notification::Notification;
 use crate::peer::{Message, Peer};
 use crate::request::{self, Nothing};
 
-/// A method of the protocol.
+/// A method of the protocol, and its handler.
 pub struct Method {
     pub name: &'static str,
     pub stability: Stability,
     handle: Handle,
 }
 
-/// Who may use a method.
+/// Which clients may use a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     Stable,
-    /// Clients that have asked for it.
+    /// Only clients that have opted in to the experimental API.
     Experimental,
 }
 
@@ -44,7 +44,7 @@ type Handling = Pin<Box<dyn Future<Output = Result<Answered, RpcError>> + Send>>
 
 macro_rules! methods {
     ($($name:literal $stability:ident $params:ty => $handler:path,)*) => {
-        /// All methods of this build.
+        /// All methods of this build, sorted by name.
         pub const METHODS: &[Method] = &[$(Method {
             name: $name,
             stability: Stability::$stability,
@@ -93,23 +93,23 @@ pub(crate) struct Call {
     pub(crate) id: RequestId,
 }
 
-/// Shows that a request was answered: a handler that ends well has one.
+/// Proof that a request was answered: a handler cannot succeed without one.
 pub(crate) struct Answered(());
 
 impl Call {
-    /// Answers the request.
+    /// Sends the response to the request.
     pub(crate) fn answer(&self, result: &impl Serialize) -> Answered {
         self.peer.send(&Message::line(answer(&self.id, result)));
         Answered(())
     }
 
-    /// Tells the client that made the request something.
+    /// Sends a notification to the client that made the request.
     pub(crate) fn tell(&self, notification: Notification) {
         self.peer.send(&Message::notification(notification, heddle::now_ms()));
     }
 }
 
-/// Handles a request to its end.
+/// Handles a request; if that fails, sends the error.
 pub(crate) async fn handle(call: Call, method: String, params: Option<Box<RawValue>>) {
     let (peer, id) = (Arc::clone(&call.peer), call.id.clone());
     if let Err(error) = dispatch(call, &method, params).await {
@@ -128,7 +128,7 @@ async fn dispatch(
     if method.stability == Stability::Experimental && !experimental {
         return Err(RpcError::experimental(name));
     }
-    // Who the client is, is not known before.
+    // Before `initialize`, the capabilities of the client are not known.
     let experimental = experimental || call.peer.client().is_none();
     (method.handle)(call, params, experimental).await
 }

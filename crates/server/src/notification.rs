@@ -14,7 +14,6 @@ use crate::wire::{Item, Status, Thread, Turn, TurnError};
 pub enum Notification {
     #[serde(rename = "thread/started")]
     ThreadStarted { thread: Box<Thread> },
-    /// The status of a thread changed.
     #[serde(rename = "thread/status/changed")]
     ThreadStatusChanged { thread_id: String, status: Status },
     #[serde(rename = "thread/archived")]
@@ -22,16 +21,13 @@ pub enum Notification {
     /// A thread was restored from the archive.
     #[serde(rename = "thread/unarchived")]
     ThreadUnarchived { thread_id: String },
-    /// A thread was deleted for good.
     #[serde(rename = "thread/deleted")]
     ThreadDeleted { thread_id: String },
-    /// A thread has another name.
     #[serde(rename = "thread/name/updated")]
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
-    /// Other settings hold from the next turn on.
+    /// Settings changed, from the next turn on.
     #[serde(rename = "thread/settings/updated")]
     SettingsUpdated { thread_id: String, thread_settings: Value },
-    /// Tokens were used.
     #[serde(rename = "thread/tokenUsage/updated")]
     TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
     #[serde(rename = "turn/started")]
@@ -48,7 +44,6 @@ pub enum Notification {
     },
     #[serde(rename = "item/started")]
     ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
-    /// An item is final.
     #[serde(rename = "item/completed")]
     ItemCompleted { item: Item, thread_id: String, turn_id: String, completed_at_ms: u64 },
     /// Text was typed into a running command.
@@ -60,7 +55,7 @@ pub enum Notification {
         process_id: String,
         stdin: String,
     },
-    /// A running command has printed something.
+    /// A running command has printed more output.
     #[serde(rename = "item/commandExecution/outputDelta")]
     CommandOutputDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
     /// A part of a message arrived.
@@ -90,10 +85,10 @@ pub enum Notification {
         delta: String,
         content_index: u64,
     },
-    /// A request to clients was answered, or nobody waits for its answer any more.
+    /// A request to clients was answered, or its answer is no longer needed.
     #[serde(rename = "serverRequest/resolved")]
     RequestResolved { thread_id: String, request_id: i64 },
-    /// Something failed.
+    /// A request to the model failed and is sent again, or the turn failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
     /// A warning for the user.
@@ -134,7 +129,7 @@ impl Notification {
         }
     }
 
-    /// Returns the text that it adds, if it is a part of one.
+    /// Returns the text of a delta; none if the notification is not a delta of a text.
     pub fn part_text(&self) -> Option<&str> {
         match self {
             Self::AgentMessageDelta { delta, .. }
@@ -146,7 +141,7 @@ impl Notification {
         }
     }
 
-    /// Returns whether both are parts of the same text.
+    /// Returns whether both are deltas of the same text.
     pub fn is_same_text(&self, other: &Self) -> bool {
         let place = |it: &Self| match it {
             Self::AgentMessageDelta { item_id, .. } => Some((0, item_id.clone(), 0)),
@@ -165,7 +160,7 @@ impl Notification {
             && place(self) == place(other)
     }
 
-    /// Returns a part with more text at its end.
+    /// Returns a copy of a delta with more text at its end.
     #[must_use]
     pub fn with_more(&self, text: &str) -> Self {
         let mut longer = self.clone();
@@ -191,7 +186,7 @@ impl Notification {
         }
     }
 
-    /// Formats the line of the notification.
+    /// Formats the notification as a line, with the time at which it is sent.
     pub fn line(&self, now_ms: u64) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -212,7 +207,7 @@ pub struct TokenUsage {
     pub total: Tokens,
     /// For the last turn.
     pub last: Tokens,
-    /// Size of the context window.
+    /// Size of the context window in tokens, if it is known.
     pub model_context_window: Option<u64>,
 }
 

@@ -18,8 +18,8 @@ pub struct Page<T> {
     pub data: Vec<T>,
     /// Where the next page starts; none at the end.
     pub next_cursor: Option<String>,
-    /// Where the opposite direction starts: with it, and the other order, a page starts with the first entry
-    /// of this one.
+    /// The cursor for the opposite direction: with it, and the other order, a page starts with the first entry of this
+    /// one.
     pub backwards_cursor: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct ItemEntry {
 #[serde(rename_all = "camelCase")]
 struct Cursor {
     turn_id: String,
-    /// In a list of items.
+    /// Set only in a list of items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     item_id: Option<String>,
     include_anchor: bool,

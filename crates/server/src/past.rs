@@ -23,7 +23,7 @@ const CUT_MAX: usize = 1024;
 /// Longest preview, in bytes.
 pub const PREVIEW_BYTES_MAX: usize = 1000;
 
-/// Collects the lines of a thread. Pass it every line in order.
+/// Collects the turns of a thread from its log. Pass it every line in order.
 #[derive(Debug)]
 pub struct PastThread {
     view: ItemsView,
@@ -34,9 +34,9 @@ pub struct PastThread {
     numbered: bool,
     replay: Replay,
     turns: VecDeque<HeldTurn>,
-    /// Number of forgotten turns before those.
+    /// Number of older turns that were forgotten.
     forgotten: usize,
-    /// Commands whose output is still to come, by the call that has it.
+    /// Commands whose full output is still to come, by the id of the call that has it.
     cut: HashMap<String, CutItem>,
     held_bytes: usize,
     bytes_max: usize,
@@ -60,7 +60,7 @@ struct CutItem {
 }
 
 impl PastThread {
-    /// Creates one that keeps as many items as `view` says.
+    /// Creates a projection that keeps as many items as `view` says.
     pub fn new(view: ItemsView) -> Self {
         Self::with_limit(view, HELD_BYTES_MAX)
     }
@@ -117,8 +117,8 @@ impl PastThread {
         }
     }
 
-    /// Returns the thread; the caller adds what only its file knows. A turn without an end is running if the
-    /// thread is `running`, and interrupted if not.
+    /// Returns the thread; the caller adds its path and its name. A turn without an end counts as interrupted, except
+    /// the last one of a thread that is `running`.
     pub fn finish(self, running: bool) -> Thread {
         let meta = self.meta.unwrap_or_default();
         let id = meta.id.map(|id| id.to_string()).unwrap_or_default();
@@ -317,7 +317,7 @@ pub(crate) fn preview(content: &[UserInput]) -> String {
 }
 
 fn turn_error(error: TaskError) -> TurnError {
-    // The name that the line has, as we may not know it.
+    // The name in the line is kept, as this build may not know it.
     let codex_error_info = to_camel(error.codex_error_info.clone());
     TurnError { codex_error_info, ..TurnError::from_failure(&error.into_turn_error()) }
 }
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(thread.history_mode, HistoryMode::Legacy);
     }
 
-    /// Pictures and spans of what the user said, in logs of the reference and in older files.
+    /// Images and spans in messages of the user, in logs of the reference and in older files.
     #[test]
     fn what_the_user_said_besides_text() {
         let span = json!({"byte_range": {"start": 0, "end": 1}, "placeholder": "p"});
@@ -534,7 +534,7 @@ mod tests {
                 json!([text, image, file(Some("low")), mention]),
             ),
             (false, old, Value::Null, json!([text, image, file(None)])),
-            // Files that say nothing of pictures.
+            // Files without images.
             (
                 false,
                 json!({"type": "user_message", "message": "é", "images": null}),
@@ -550,7 +550,7 @@ mod tests {
         }
     }
 
-    /// Files from before turns were marked.
+    /// Files from before turns had events for their start and end.
     #[test]
     fn without_marks_the_user_begins_a_turn() {
         let said = |text: &str| {

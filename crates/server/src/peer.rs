@@ -1,7 +1,7 @@
-//! [`Peer`]: a client at the other end of a connection, and what it still has to read.
+//! [`Peer`]: a client at the other end of a connection, and the messages that it has not read yet.
 //!
-//! Messages are queued, and the transport writes them. A client that reads slowly gets parts of a text joined; one that
-//! reads nothing for too long, or leaves too much unread, is disconnected, and nobody else notices.
+//! Messages are queued, and the transport writes them. A client that reads slowly gets the deltas of a text joined; one
+//! that reads nothing for too long, or leaves too much unread, is disconnected. Other clients are not affected.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 
 use crate::notification::Notification;
 
-/// Unread bytes beyond which parts of one text are joined.
+/// Unread bytes beyond which the deltas of one text are joined.
 pub const JOIN_BYTES: usize = 64 * 1024;
-/// Unread bytes beyond which a turn that nobody else follows waits for its client.
+/// Unread bytes beyond which a turn waits for its client, if no other client follows its thread.
 pub const WAIT_BYTES: usize = 4 << 20;
 /// Unread bytes beyond which a client is disconnected.
 pub const UNREAD_BYTES_MAX: usize = 64 << 20;
@@ -22,28 +22,28 @@ pub const UNREAD_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u64);
 
-/// A client.
+/// A client, and the queue of messages to it.
 #[derive(Debug)]
 pub struct Peer {
     id: PeerId,
     client: OnceLock<Client>,
     queue: Mutex<Queue>,
-    /// There is something to write, or the connection is closed.
+    /// Signals the transport that a message is queued, or that the connection ends.
     written_to: Notify,
-    /// Something was written, or the connection is closed.
+    /// Signals that the transport has written something, or that the connection ends.
     read_from: Notify,
-    /// Something waits, and nothing did before.
+    /// Signals that a message is queued, and that none was waiting before.
     unread: Notify,
     closed: Notify,
 }
 
-/// What a client said of itself.
+/// What a client has said about itself in `initialize`.
 #[derive(Debug)]
 pub struct Client {
     pub name: String,
-    /// Whether it may use what is experimental.
+    /// Whether it has opted in to the experimental API.
     pub experimental: bool,
-    /// Notifications that it does not want.
+    /// Methods of the notifications that it does not want.
     pub opted_out: HashSet<String>,
 }
 
@@ -51,9 +51,9 @@ pub struct Client {
 struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Since when nothing was written although something waits.
+    /// Since when the client has read nothing; none if there is nothing to read.
     since: Option<Instant>,
-    /// Why the connection was closed.
+    /// Why the connection was closed; none while it is open.
     closed: Option<String>,
     /// Whether to close it once everything is written.
     ending: bool,
@@ -62,27 +62,27 @@ struct Queue {
 #[derive(Debug)]
 struct Waiting {
     message: Message,
-    /// The text of later parts.
+    /// The text of later deltas.
     more: String,
 }
 
-/// A message on its way to clients. All of them share its text.
+/// A message to clients, which share its text.
 #[derive(Clone, Debug)]
 pub struct Message {
     line: Arc<str>,
     /// The method, if it is a notification.
     method: Option<&'static str>,
-    /// The notification and its time, if later ones can continue it.
+    /// The notification and its time in milliseconds, if later deltas can be joined to it.
     part: Option<Arc<(Notification, u64)>>,
 }
 
 impl Message {
-    /// A response, or a request.
+    /// Creates a message from a response, or from a request to clients.
     pub fn line(line: impl Into<Arc<str>>) -> Self {
         Self { line: line.into(), method: None, part: None }
     }
 
-    /// A notification.
+    /// Creates a message from a notification.
     pub fn notification(notification: Notification, now_ms: u64) -> Self {
         let line = notification.line(now_ms).into();
         let method = Some(notification.method());
@@ -91,7 +91,7 @@ impl Message {
         Self { line, method, part }
     }
 
-    /// Returns the text that it adds, if it continues `other`.
+    /// Returns the text of this delta, if it continues that of `other`.
     fn continues(&self, other: &Self) -> Option<&str> {
         let (ours, theirs) = (self.part.as_ref()?, other.part.as_ref()?);
         if !ours.0.is_same_text(&theirs.0) {
@@ -130,17 +130,17 @@ impl Peer {
         self.id
     }
 
-    /// Returns what the client said of itself; none before `initialize`.
+    /// Returns what the client has said about itself; none before `initialize`.
     pub fn client(&self) -> Option<&Client> {
         self.client.get()
     }
 
-    /// Notes what the client says of itself. Returns false if it has said so before.
+    /// Records what the client says about itself. Returns false if it has introduced itself before.
     pub fn introduce(&self, client: Client) -> bool {
         self.client.set(client).is_ok()
     }
 
-    /// Queues a message, unless the client does not want it.
+    /// Queues a message. Notifications are dropped before `initialize`, and if the client has opted out of them.
     pub fn send(&self, message: &Message) {
         let mut queue = self.lock();
         if queue.closed.is_some() || queue.ending {
@@ -186,7 +186,7 @@ impl Peer {
         }
     }
 
-    /// Notes that the client has read something.
+    /// Records that the client has read something.
     pub fn note_progress(&self) {
         let mut queue = self.lock();
         queue.since = (!queue.waiting.is_empty()).then(Instant::now);
@@ -194,7 +194,7 @@ impl Peer {
         self.read_from.notify_waiters();
     }
 
-    /// Waits while the client has more unread than it should.
+    /// Waits while the client has more than [`WAIT_BYTES`] unread.
     pub async fn has_room(&self) {
         loop {
             let changed = self.read_from.notified();
@@ -221,7 +221,7 @@ impl Peer {
     pub fn finish(&self) {
         self.lock().ending = true;
         self.written_to.notify_one();
-        // Whoever waits for room need not any more.
+        // Wakes the turn that waits in `has_room`.
         self.read_from.notify_waiters();
     }
 
@@ -243,8 +243,8 @@ impl Peer {
         self.lock().closed.clone()
     }
 
-    /// Closes the connection when the client has read nothing for this long although something waits. Sleeps without a
-    /// timer while nothing does.
+    /// Closes the connection when the client has read nothing for this long although messages wait. Sets no timer while
+    /// there is nothing to read.
     pub async fn watch(&self, patience: Duration) {
         loop {
             let since = {
@@ -271,7 +271,7 @@ impl Peer {
         }
     }
 
-    /// Waits until something waits to be read.
+    /// Waits until there is something for the client to read.
     async fn has_unread(&self) {
         let changed = self.unread.notified();
         tokio::pin!(changed);
@@ -407,7 +407,7 @@ mod tests {
         let archived = Notification::ThreadArchived { thread_id: "t".into() };
         peer.send(&Message::notification(archived, 0));
         assert_eq!(peer.next().now_or_never(), None);
-        // Nothing is told to a client that has not introduced itself.
+        // A client that has not introduced itself gets no notifications.
         let silent = Peer::new(PeerId(2));
         silent.send(&part("1", "a"));
         assert_eq!(silent.next().now_or_never(), None);

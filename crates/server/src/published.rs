@@ -1,4 +1,4 @@
-//! Compares what clients are told with the schema that the reference publishes.
+//! Compares the notifications to clients with the schema that the reference publishes.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

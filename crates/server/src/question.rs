@@ -1,11 +1,11 @@
-//! Questions to clients: how they are asked, and what the answers mean.
+//! Questions to clients: the requests that ask for an approval, and what the answers mean.
 
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::ApprovalId;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// A question, as a request to clients.
+/// A question of a turn, in the form of a request to clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     pub id: ApprovalId,
@@ -77,7 +77,7 @@ impl Question {
         Self { id, method, params }
     }
 
-    /// Reads the answer of a client; a `result` of none is an error reply.
+    /// Reads the answer in the response of a client; the `result` is none if the client responded with an error.
     pub fn answer(&self, result: Option<&RawValue>) -> Answer {
         let Some(reply) = result.and_then(|it| serde_json::from_str::<Value>(it.get()).ok()) else {
             return Answer::Failed("the client refused to answer".to_owned());
@@ -100,7 +100,7 @@ impl Question {
             None => {
                 let prefix = &decision["acceptWithExecpolicyAmendment"]["execpolicy_amendment"];
                 match serde_json::from_value::<Vec<String>>(prefix.clone()) {
-                    // Only what was on offer: something else may be meant for another question.
+                    // Only the prefix that was offered: another one may be meant for another question.
                     Ok(words) if self.params["proposedExecpolicyAmendment"] == json!(words) => {
                         Answer::AcceptAndRemember(words)
                     }

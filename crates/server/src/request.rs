@@ -27,7 +27,7 @@ pub fn read_params<T: DeserializeOwned>(
     serde_json::from_value(Value::Object(fields)).map_err(invalid)
 }
 
-/// Introduction of a client.
+/// Parameters of `initialize`: a client introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialize {
@@ -36,20 +36,18 @@ pub struct Initialize {
     pub capabilities: Option<Capabilities>,
 }
 
-/// The name and version of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ClientInfo {
     pub name: String,
     pub version: String,
 }
 
-/// Capabilities of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
-    /// Whether it may use what is experimental.
+    /// Whether the client opts in to the experimental API.
     pub experimental_api: bool,
-    /// Notifications that it does not want.
+    /// Methods of the notifications that the client does not want.
     pub opt_out_notification_methods: Option<Vec<String>>,
 }
 
@@ -83,7 +81,7 @@ pub struct DynamicToolSpec {
     pub name: String,
     #[serde(default)]
     pub description: String,
-    /// The schema of its arguments; none of a namespace.
+    /// The JSON Schema of its arguments; null for a namespace.
     #[serde(default)]
     pub input_schema: Value,
     /// `function`, or `namespace`, which is not supported.
@@ -154,9 +152,9 @@ pub enum SortKey {
     #[default]
     CreatedAt,
     UpdatedAt,
-    /// The same as when it was last written to, in this build.
+    /// The same as `UpdatedAt` in this build.
     RecencyAt,
-    /// Sections are not supported: the same as when it was created.
+    /// The same as `CreatedAt`, as sections are not supported.
     SectionPosition,
 }
 
@@ -166,15 +164,15 @@ pub enum SortKey {
 pub struct ItemsList {
     #[serde(deserialize_with = "thread_id")]
     pub thread_id: ThreadId,
-    /// Only those of this turn.
+    /// Restricts the list to one turn.
     #[serde(default)]
     pub turn_id: Option<String>,
     #[serde(default)]
     pub limit: Option<u32>,
-    /// Where to continue.
+    /// A cursor of another page; none for the first page.
     #[serde(default)]
     pub cursor: Option<String>,
-    /// Oldest first, unless it says otherwise.
+    /// The order; oldest first by default.
     #[serde(default)]
     pub sort_direction: Option<Direction>,
 }
@@ -211,11 +209,11 @@ pub struct Settings {
     pub model_provider: Option<String>,
     /// What commands may do.
     pub sandbox: Option<Sandbox>,
-    /// When to ask.
+    /// When to ask for approval.
     pub approval_policy: Option<Approval>,
     /// Overrides of the configuration.
     pub config: Option<Map<String, Value>>,
-    /// Instructions before any message.
+    /// Developer instructions, which precede all messages.
     pub developer_instructions: Option<String>,
     /// Whether the thread is not saved.
     pub ephemeral: Option<bool>,
@@ -250,7 +248,7 @@ pub enum SandboxPolicy {
 }
 
 impl SandboxPolicy {
-    /// Returns the mode alone.
+    /// Returns the mode without the details.
     pub fn mode(&self) -> Sandbox {
         match self {
             Self::DangerFullAccess => Sandbox::DangerFullAccess,
@@ -259,7 +257,7 @@ impl SandboxPolicy {
         }
     }
 
-    /// Refuses what cannot be enforced.
+    /// Refuses a policy that this build cannot enforce.
     pub fn check(&self) -> Result<(), RpcError> {
         match self {
             Self::ReadOnly { network_access: true } => Err(RpcError::invalid(
@@ -289,7 +287,7 @@ impl SandboxPolicy {
     }
 }
 
-/// What may change in a thread that is loaded.
+/// Settings that can be changed while a thread is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Changes {
@@ -301,7 +299,7 @@ pub struct Changes {
     pub summary: Option<String>,
 }
 
-/// Parameters of changing settings of a thread.
+/// Parameters of `thread/settings/update`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsUpdate {
@@ -378,7 +376,7 @@ pub enum Approval {
     },
 }
 
-/// Which questions are asked; the others are refused.
+/// Which kinds of questions the user is asked; the others are refused at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Granular {
@@ -431,7 +429,7 @@ pub struct TurnsList {
     pub thread_id: ThreadId,
     #[serde(default)]
     pub limit: Option<u32>,
-    /// Where to continue.
+    /// A cursor of another page; none for the first page.
     #[serde(default)]
     pub cursor: Option<String>,
     #[serde(default)]
@@ -479,25 +477,25 @@ pub struct TurnStart {
     /// How often an answer that does not match is requested again. The reference has no such field.
     #[serde(default)]
     pub output_retries: Option<u32>,
-    /// What holds from this turn on.
+    /// Settings that change from this turn on.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Where the turn ends, over the settings. Only clients that know us give it.
+    /// Limits of the turn, which take precedence over the settings. Only clients that know heddle set them.
     #[serde(default)]
     pub heddle_limits: TurnLimits,
 }
 
-/// Where a turn ends, whatever the model still wants.
+/// Limits at which a turn ends, even if the model would go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TurnLimits {
-    /// Tokens of all requests and answers.
+    /// Most tokens of all requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Calls of tools.
+    /// Most tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
-    /// Requests to the model, not counting retries.
+    /// Most requests to the model, not counting retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
 }
@@ -532,7 +530,7 @@ pub enum UserInput {
         /// Path of its instructions.
         path: String,
     },
-    /// Something that the user refers to. It is shown, and the model does not get it.
+    /// A thing that the user refers to. It is shown, but the model does not get it.
     Mention {
         name: String,
         /// Its path or URL.
@@ -544,9 +542,9 @@ pub enum UserInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TextElement {
-    /// In bytes.
+    /// The position in the text, in bytes.
     pub byte_range: Range<usize>,
-    /// What is shown instead.
+    /// The text that is shown instead.
     #[serde(default)]
     pub placeholder: Option<String>,
 }
@@ -598,7 +596,7 @@ fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::
     text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
-/// Refuses parts of the user's input that the model would have to get and would not.
+/// Refuses parts of the user's input that are meant for the model and that this build cannot pass on.
 pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     let skill = input.iter().find_map(|part| match part {
         UserInput::Skill { name, .. } => Some(name),
@@ -612,8 +610,8 @@ pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     }
 }
 
-/// Refuses fields that would change the behaviour and are not supported yet. Other fields are ignored, as
-/// clients may be newer or older than we are.
+/// Refuses fields that would change the behaviour and are not supported yet. Other fields are ignored, as clients may
+/// be newer or older than this build.
 fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
     let unset = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -631,7 +629,7 @@ fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), R
     Ok(())
 }
 
-/// Refuses fields that a client may use only if it has asked for what is experimental.
+/// Refuses fields of the experimental API, for a client that has not opted in to it.
 fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
     let listed = EXPERIMENTAL.iter().filter(|(of, _)| *of == method).flat_map(|(_, names)| *names);
     for name in listed {

@@ -1,4 +1,4 @@
-//! One connection: its lines, and the requests in them.
+//! One connection: reads its lines, and handles the requests in them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::peer::{Message, Peer};
 /// Most requests of one client that are handled at once.
 pub const REQUESTS_MAX: usize = 256;
 
-/// Serves a client until its lines end or it is disconnected. What it has asked until then is still done.
+/// Serves a client until its input ends or it is disconnected. When its input ends, its open requests are still
+/// handled.
 pub async fn serve(hub: &Hub, peer: &Arc<Peer>, mut lines: impl Stream<Item = Cut> + Unpin) {
     // A request is begun when it arrives, so requests that wait for nothing are handled in their order.
     let mut handled = FuturesUnordered::new();
@@ -54,7 +55,7 @@ pub async fn serve(hub: &Hub, peer: &Arc<Peer>, mut lines: impl Stream<Item = Cu
 
 type Requested = (RequestId, String, Option<Box<serde_json::value::RawValue>>);
 
-/// Returns the request in a line, and deals with everything else.
+/// Returns the request in a line; handles notifications, responses and unreadable lines.
 fn read(hub: &Hub, peer: &Peer, cut: &Cut) -> Option<Requested> {
     let line = match cut {
         Cut::Line(line) => line,
@@ -89,7 +90,7 @@ fn refuse_overlong(hub: &Hub, peer: &Peer, head: &[u8]) {
     let problem = format!("the line has more than {LINE_BYTES_MAX} bytes, so it was not read");
     hub.note(&format!("skipped a line: {problem}{}", begins(head)));
     let id = match Envelope::of_head(head) {
-        // Nobody waits for a response to a response.
+        // A response is not responded to.
         Envelope::Response => return,
         Envelope::Request(id) => Some(id),
         Envelope::Unknown => None,
@@ -111,5 +112,5 @@ fn begins(line: &[u8]) -> String {
     format!("; it begins with `{head}`")
 }
 
-/// How much of a line that cannot be read is shown.
+/// How many bytes of an unreadable line are shown.
 const LINE_BYTES_SHOWN: usize = 80;

@@ -1,11 +1,11 @@
-//! A loaded thread: the task that runs its turns, and who follows it.
+//! A loaded thread: the task that runs its turns, and the clients that follow it.
 //!
 //! ```text
 //! idle ──turn/start──▶ running ──its end──▶ idle        running ──turn/start, turn/steer──▶ running, with more input
 //!  └──archive, delete, the end of the server──▶ closing ◀──interrupted──┘   ──▶ gone
 //! ```
 //!
-//! The task waits for turns and passes on their events. A thread that nobody follows is closed after a while.
+//! The task waits for turns and passes on their events. A thread that no client follows is closed after a while.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -25,9 +25,9 @@ use crate::request::{DynamicToolSpec, Settings};
 use crate::turn::{Told, TurnFace};
 use crate::wire::{self, Status, ThreadSettings};
 
-/// How long a thread that nobody follows stays loaded.
+/// How long a thread that no client follows stays loaded.
 const UNFOLLOWED_MAX: Duration = Duration::from_secs(10 * 60);
-/// How long what is asked waits for somebody to come back, once nobody follows the thread.
+/// How long questions and tool calls wait for a client to follow the thread again, once none does.
 const RECONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// A thread that is loaded by this server.
@@ -37,32 +37,32 @@ pub(crate) struct LoadedThread {
     /// Its questions to clients.
     pub(crate) asked: Arc<Asked>,
     state: Mutex<ThreadState>,
-    /// Whether it is gone.
+    /// Whether it is closed, so that its log is free.
     gone: watch::Sender<bool>,
-    /// Somebody began or ceased to follow it.
+    /// Signals that a client has begun or ceased to follow it.
     followers_changed: Notify,
 }
 
 #[derive(Debug)]
 pub(crate) struct ThreadState {
     pub(crate) open: Thread,
-    /// What it was opened with.
+    /// The settings and tools that it was opened with.
     pub(crate) opening: Opening,
-    /// Whether it has to be opened again before its next turn, as other settings hold from then on.
+    /// Whether it has to be opened again before its next turn, because its settings have changed.
     pub(crate) is_outdated: bool,
     /// As clients see it, without turns.
     thread: wire::Thread,
     pub(crate) settings: ThreadSettings,
     window: Option<u64>,
     raw_reasoning: bool,
-    /// Whether it has a log that others can read.
+    /// Whether it has a log on disk.
     saved: bool,
     failed: bool,
     turn: Option<RunningTurn>,
     /// Where turns are sent; none while it is closing.
     turns: Option<mpsc::UnboundedSender<Turn>>,
     followers: BTreeMap<PeerId, Arc<Peer>>,
-    /// Whether anybody ever followed it.
+    /// Whether any client ever followed it.
     was_followed: bool,
 }
 
@@ -78,13 +78,13 @@ pub(crate) struct Opening {
     pub(crate) settings: Settings,
     /// Tools that clients run.
     pub(crate) dynamic_tools: Vec<DynamicToolSpec>,
-    /// The client that opened it.
+    /// The name of the client that opened it.
     pub(crate) client: String,
     /// The thread itself, for its tools, once it is loaded.
     pub(crate) owner: Owner,
 }
 
-/// Set once a thread is loaded.
+/// The thread that a tool belongs to; set once it is loaded.
 pub(crate) type Owner = Arc<OnceLock<Weak<LoadedThread>>>;
 
 /// A thread that was just opened.
@@ -129,7 +129,7 @@ impl LoadedThread {
             gone: watch::Sender::new(false),
             followers_changed: Notify::new(),
         });
-        // Nothing can have been called before.
+        // No tool can have been called before.
         let _ = owner.set(Arc::downgrade(&loaded));
         tokio::spawn(run(hub.clone(), Arc::clone(&loaded), waiting));
         loaded
@@ -148,7 +148,7 @@ impl LoadedThread {
         self.followers_changed.notify_one();
     }
 
-    /// Returns whether the client followed it until now.
+    /// Removes a follower. Returns whether the client was one.
     pub(crate) fn unfollow(&self, peer: PeerId) -> bool {
         let mut state = self.lock();
         let followed = state.followers.remove(&peer).is_some();
@@ -165,7 +165,7 @@ impl LoadedThread {
         !self.lock().followers.is_empty()
     }
 
-    /// Waits whether somebody comes back to answer what is open. Returns false if nobody does.
+    /// Waits for a moment. Returns whether a client follows the thread by then, which could answer.
     pub(crate) async fn is_followed_again(&self) -> bool {
         tokio::time::sleep(RECONNECT_TIME_MAX).await;
         self.has_followers()
@@ -175,7 +175,7 @@ impl LoadedThread {
         self.lock().followers.values().cloned().collect()
     }
 
-    /// Stops taking turns, and interrupts the running one. The task closes the thread then.
+    /// Stops taking turns, and interrupts the running one. The task then closes the thread.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.turns = None;
@@ -219,7 +219,7 @@ impl ThreadState {
         self.thread.ephemeral
     }
 
-    /// Takes over the thread that was opened again.
+    /// Replaces the open thread, after it was opened again with other settings.
     pub(crate) fn replace(&mut self, opened: Opened) {
         let Opened { open, opening, thread, settings, window, raw_reasoning, .. } = opened;
         (self.open, self.opening, self.settings, self.window) = (open, opening, settings, window);
@@ -251,7 +251,7 @@ impl ThreadState {
         self.turn.as_ref().map(|turn| &turn.handle)
     }
 
-    /// Prepares a turn; it starts when it is passed to [`ThreadState::send`]. Returns how clients see it.
+    /// Prepares a turn; it starts when it is passed to [`ThreadState::send`]. Returns the turn as clients see it.
     pub(crate) fn begin(
         &mut self,
         turn: &Turn,
@@ -272,7 +272,7 @@ impl ThreadState {
         shown
     }
 
-    /// Returns a turn with what was added to the last one too late for it, unless another one was requested.
+    /// Returns a turn with the input that came too late for the last one, unless another turn was requested.
     fn follow_up(&mut self) -> Option<Turn> {
         if self.turn.is_some() || self.turns.is_none() || !self.open.has_unsaid() {
             return None;
@@ -304,11 +304,11 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
         while let Some(event) = turn.next().await {
             is_answered = matches!(event, Event::TurnCompleted { .. });
             if let Some(peer) = on_event(&hub, &loaded, &event) {
-                // Nobody else is kept waiting.
+                // It is the only follower, so no other client is kept waiting.
                 peer.has_room().await;
             }
         }
-        // A turn that could not even start has no events. After any other, the next one may have been requested.
+        // A turn that could not even start has no events. After any other turn, the next one may have been requested.
         if loaded.lock().turn_id() == Some(&id) {
             let why = turn.result().err().map(|error| error.to_string()).unwrap_or_default();
             end_unstarted(&hub, &loaded, &why);
@@ -317,7 +317,7 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
         }
     }
     loaded.close();
-    // One may have been requested in the moment in which nobody followed for long enough.
+    // A turn may have been requested at the very moment at which the time without followers was up.
     if turns.try_recv().is_ok() {
         end_unstarted(&hub, &loaded, "the thread was closed; resume it, and try again");
     }
@@ -328,7 +328,7 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
     loaded.gone.send_replace(true);
 }
 
-/// Tells that the turn that was requested failed before it began.
+/// Notifies the followers that the requested turn failed before it began.
 fn end_unstarted(hub: &Hub, loaded: &LoadedThread, why: &str) {
     let (running, followers) = {
         let mut state = loaded.lock();
@@ -346,7 +346,7 @@ async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) 
     loop {
         let (followed, patience) = {
             let state = loaded.lock();
-            // Nothing would be lost with a thread that was never used.
+            // A thread that was never used is closed earlier, as nothing is lost with it.
             let is_useless = state.was_followed && !state.saved && !state.thread.ephemeral;
             let patience = if is_useless { RECONNECT_TIME_MAX } else { UNFOLLOWED_MAX };
             (!state.followers.is_empty(), patience)
@@ -360,7 +360,7 @@ async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) 
     }
 }
 
-/// Tells clients of an event. Returns a client that alone follows the thread and has too much unread.
+/// Sends the notifications and questions of an event. Returns the follower if there is only one.
 fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<Peer>> {
     let mut state = loaded.lock();
     let told = match &mut state.turn {
@@ -397,7 +397,7 @@ fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<
     }
 }
 
-/// Sends a notification to those whom it concerns.
+/// Sends a change of status to all clients, and any other notification to the followers.
 fn send(hub: &Hub, loaded: &LoadedThread, followers: &[Arc<Peer>], notification: Notification) {
     if let Notification::ThreadStatusChanged { .. } = notification {
         return hub.tell_all(notification);

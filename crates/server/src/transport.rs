@@ -18,19 +18,19 @@ use crate::hub::Hub;
 use crate::peer::Peer;
 use crate::serve::serve;
 
-/// Lines of a client that wait to be handled.
+/// Most lines of a client that wait to be handled.
 const LINES_WAITING_MAX: usize = 16;
 
 /// Why a client is not served any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It has ended the connection.
+    /// The client has ended the connection.
     ByClient,
-    /// It was disconnected, for this reason.
+    /// The server has disconnected the client, for this reason.
     Disconnected(String),
 }
 
-/// Serves a client until one of both sides has enough, and then forgets it.
+/// Serves a client until its input ends or it is disconnected.
 async fn serve_peer(hub: &Hub, peer: &Arc<Peer>, lines: mpsc::Receiver<Cut>) -> Ended {
     let watched = peer.watch(hub.options().write_timeout);
     tokio::select! {

@@ -5,8 +5,8 @@
 //! a patch:    item/started ─▶ status waiting ─▶ question ─▶ resolved ─▶ status ─▶ item/completed
 //! ```
 //!
-//! A refused command is completed before its status changes, and a question that is withdrawn is resolved after the turn
-//! has ended: that is the order in which the reference tells of them.
+//! A refused command is completed before the status of the thread changes, and a question that is withdrawn is resolved
+//! after the turn has ended: that is the order of notifications in the reference.
 
 use std::collections::HashMap;
 
@@ -34,19 +34,19 @@ pub struct TurnFace {
     raw_reasoning: bool,
     /// Questions that wait for an answer.
     asking: Vec<ApprovalId>,
-    /// Questions that nobody needs answered any more.
+    /// Questions that were withdrawn; they are resolved after the turn has ended.
     withdrawn: Vec<ApprovalId>,
-    /// The last status of the thread that was told.
+    /// Whether the last status that clients got says that the thread waits for an approval.
     waiting: bool,
 }
 
-/// What clients are told, or asked.
+/// What follows from an event for clients.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are notifications")]
 pub enum Told {
     Notification(Notification),
     Question(Question),
-    /// A question was answered, or nobody needs an answer any more.
+    /// A question was answered or withdrawn.
     Resolved(ApprovalId),
 }
 
@@ -56,13 +56,13 @@ impl From<Notification> for Told {
     }
 }
 
-/// A started item.
+/// An item that has started and is not completed.
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
     started_ms: u64,
     is_command: bool,
-    /// The last started part of its summary, if it is reasoning.
+    /// The index of the last part of its summary that was announced, if it is reasoning.
     summary_part: Option<u64>,
 }
 
@@ -83,14 +83,14 @@ impl TurnFace {
         }
     }
 
-    /// Shows raw reasoning, too.
+    /// Sets whether raw reasoning is shown, too.
     #[must_use]
     pub fn raw_reasoning(mut self, shown: bool) -> Self {
         self.raw_reasoning = shown;
         self
     }
 
-    /// Returns what the thread is waiting for.
+    /// Returns the status of the thread, with what it waits for.
     pub fn status(&self) -> Status {
         let flag = self.waiting.then_some(ActiveFlag::WaitingOnApproval);
         Status::Active { active_flags: flag.into_iter().collect() }
@@ -114,7 +114,7 @@ impl TurnFace {
         vec![self.status_note(Status::SystemError), self.error(error, false), self.completed()]
     }
 
-    /// Returns what clients are told of an event.
+    /// Converts an event to notifications and questions for clients.
     pub fn event(&mut self, event: &Event) -> Vec<Told> {
         match event {
             Event::ItemStarted(item) => return self.item_started(item),
@@ -200,13 +200,13 @@ impl TurnFace {
                 self.ended(*at_ms, TurnStatus::Interrupted);
                 vec![self.status_note(Status::Idle), self.completed()]
             }
-            // The creator of the thread reports it; the others are handled before.
+            // The handler that creates a thread sends its notification; the others are handled above.
             Event::ThreadStarted(_)
             | Event::ItemStarted(_)
             | Event::ItemCompleted(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
-            // Clients show a running turn by themselves.
+            // This protocol has no notifications for these.
             Event::FileStaged { .. } | Event::FileSent(_) | Event::Waiting(_) => Vec::new(),
         }
     }
@@ -230,7 +230,7 @@ impl TurnFace {
         let started_ms = item.started_ms;
         self.open.insert(item.id, Open { name, started_ms, is_command, summary_part: None });
         let mut told = Vec::new();
-        // Only commands are announced before the question is known.
+        // Only for a command does the status change before the question comes up.
         if is_command && item.decision.as_ref().is_some_and(|it| it.verdict == Verdict::Ask) {
             told.extend(self.set_waiting(true));
         }
@@ -250,7 +250,7 @@ impl TurnFace {
             }
             told.push(self.is_done(started_ms, now_ms, body).into());
         }
-        // A refusal left this for later.
+        // After a refused command, `resolved` leaves the change of status to this place.
         told.extend(self.set_waiting(!self.asking.is_empty()));
         told
     }
@@ -343,7 +343,7 @@ impl TurnFace {
                     content_index,
                 }]
             }
-            // The completed item has it.
+            // The completed item has the text.
             DeltaPart::Reasoning(_) => Vec::new(),
         }
     }
@@ -417,7 +417,7 @@ fn timed(started_ms: u64, completed_ms: Option<u64>, body: Body) -> Item {
     Item { body, started_at_ms: Some(started_ms), completed_at_ms: completed_ms }
 }
 
-/// A starting item has no text yet: that follows in deltas, or with its end.
+/// Removes the text of an item that starts: it follows in deltas, or with the completed item.
 fn begun(body: Body) -> Body {
     match body {
         Body::AgentMessage { id, .. } => Body::agent_message(id, String::new()),
@@ -651,7 +651,7 @@ mod tests {
         );
     }
 
-    /// A command that asks before it runs; `ask` says whether that was decided before it was shown.
+    /// Returns the events of a command or a patch that needs an approval.
     fn asking(body: ItemBody, resolution: Resolution, status: ItemStatus) -> Vec<Event> {
         let decision = protocol::item::Decision {
             verdict: Verdict::Ask,

@@ -1,4 +1,4 @@
-//! Threads, turns and items in the client format. The order of fields is the reference's.
+//! Threads, turns and items as JSON for clients. The order of fields is the reference's.
 
 use heddle::threads::index::Summary;
 use heddle::tools::HOST_SERVER;
@@ -22,7 +22,7 @@ pub struct Thread {
     pub environments: Option<Vec<Environment>>,
     /// Always null in this build.
     pub extra: (),
-    /// Its original id.
+    /// The id of the session in its log; the id of the thread if the log has none.
     pub session_id: String,
     /// The thread it was forked from.
     pub forked_from_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct Thread {
     pub created_at: i64,
     /// When it was last written to.
     pub updated_at: i64,
-    /// The same, for lists.
+    /// The same as `updated_at`.
     pub recency_at: i64,
     /// Whether it is loaded, and its activity.
     pub status: Status,
@@ -56,7 +56,7 @@ pub struct Thread {
     pub cli_version: String,
     /// The client that created it.
     pub originator: Option<String>,
-    /// How it was created.
+    /// Which kind of program created it, such as `cli` or `vscode`.
     pub source: Value,
     /// Whether a user can send messages to it.
     pub can_accept_direct_input: Option<bool>,
@@ -66,7 +66,7 @@ pub struct Thread {
     pub agent_nickname: (),
     /// Always null in this build.
     pub agent_role: (),
-    /// The commit and branch at its start.
+    /// The Git commit and branch at its start.
     pub git_info: Option<GitInfo>,
     /// The name that the user gave it.
     pub name: Option<String>,
@@ -77,7 +77,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// A thread of a list.
+    /// Creates a thread from its entry in the index.
     pub fn from_summary(found: Summary) -> Self {
         let seconds = |ms: i64| ms.div_euclid(1000);
         let updated_at = seconds(found.updated_ms);
@@ -116,7 +116,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine, in a directory.
+    /// Creates the environment of a directory on this machine.
     pub fn local(cwd: &str) -> Self {
         Self {
             environment_id: "local",
@@ -178,7 +178,7 @@ pub enum ActiveFlag {
     WaitingOnApproval,
 }
 
-/// The settings of a thread, as in results.
+/// The settings of a thread, as they are in results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSettings {
@@ -201,7 +201,7 @@ pub struct ThreadSettings {
 }
 
 impl ThreadSettings {
-    /// Notes what holds from the next turn on.
+    /// Applies changes, which hold from the next turn on.
     pub fn apply(&mut self, changes: &Changes) {
         let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
             changes.clone();
@@ -218,7 +218,7 @@ impl ThreadSettings {
         self.summary = summary.or_else(|| self.summary.take());
     }
 
-    /// Returns them in the form of the notification.
+    /// Returns the parameter of the notification `thread/settings/updated`.
     pub fn to_updated(&self) -> Value {
         json!({
             "disabledPluginIds": [],
@@ -303,7 +303,7 @@ pub enum Sandbox {
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: String,
-    /// The turn that it belongs to: always itself.
+    /// Always its own id in this build.
     pub root_turn_id: String,
     /// Its items, as many as `items_view` says.
     pub items: Vec<Item>,
@@ -348,15 +348,15 @@ pub enum TurnStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
-    /// For people.
+    /// A sentence for people.
     pub message: String,
-    /// For programs.
+    /// The class of the failure, for programs.
     pub codex_error_info: Value,
     /// More details for people.
     pub additional_details: Option<String>,
     /// Always null in this build.
     pub misalignment: (),
-    /// For programs that know us.
+    /// More facts about the failure, for programs that know heddle.
     #[serde(skip_serializing_if = "FailureFacts::is_empty")]
     pub heddle: FailureFacts,
 }
@@ -372,7 +372,7 @@ impl TurnError {
         }
     }
 
-    /// Why a turn failed.
+    /// Converts the failure of a turn.
     pub fn from_failure(failure: &Failure) -> Self {
         let info = to_camel(cause::error_info(failure.cause));
         let heddle = cause::facts(failure);
@@ -395,9 +395,11 @@ pub struct Item {
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the fields are named as in the protocol")]
 pub enum Body {
-    /// A message of the user.
-    UserMessage { id: String, client_id: Option<String>, content: Vec<UserInput> },
-    /// A message of the model.
+    UserMessage {
+        id: String,
+        client_id: Option<String>,
+        content: Vec<UserInput>,
+    },
     AgentMessage {
         id: String,
         text: String,
@@ -407,9 +409,15 @@ pub enum Body {
         questions: (),
     },
     /// A plan that the model proposes.
-    Plan { id: String, text: String },
-    /// Reasoning of the model.
-    Reasoning { id: String, summary: Vec<String>, content: Vec<String> },
+    Plan {
+        id: String,
+        text: String,
+    },
+    Reasoning {
+        id: String,
+        summary: Vec<String>,
+        content: Vec<String>,
+    },
     /// A command and its result.
     CommandExecution {
         id: String,
@@ -426,7 +434,11 @@ pub enum Body {
         duration_ms: Option<u64>,
     },
     /// A patch and its result.
-    FileChange { id: String, changes: Vec<FileChange>, status: &'static str },
+    FileChange {
+        id: String,
+        changes: Vec<FileChange>,
+        status: &'static str,
+    },
     /// A call of a tool that the client runs.
     DynamicToolCall {
         id: String,
@@ -438,7 +450,7 @@ pub enum Body {
         success: Option<bool>,
         duration_ms: Option<u64>,
     },
-    /// A call of a tool that is not ours.
+    /// A call of a tool that is neither built in nor run by the client.
     McpToolCall {
         id: String,
         server: String,
@@ -454,9 +466,15 @@ pub enum Body {
         duration_ms: Option<u64>,
     },
     /// A web search that the provider ran.
-    WebSearch { id: String, query: String, action: Option<Value> },
+    WebSearch {
+        id: String,
+        query: String,
+        action: Option<Value>,
+    },
     /// The history was replaced by a summary.
-    ContextCompaction { id: String },
+    ContextCompaction {
+        id: String,
+    },
 }
 
 /// A file of a patch.
@@ -519,7 +537,7 @@ impl Body {
         }
     }
 
-    /// Creates a call of a tool that is not ours; `duration_ms` once it has ended.
+    /// Creates a call of a tool that is not built in; `duration_ms` once it has ended.
     pub fn tool_call(id: String, call: &ToolCall, duration_ms: Option<u64>) -> Self {
         let begun = call.status == ItemStatus::InProgress;
         if call.server == HOST_SERVER {
@@ -572,13 +590,13 @@ impl Body {
         Self::FileChange { id, changes, status: status_name(status) }
     }
 
-    /// Converts an item of the engine; none if it is shown in another way.
+    /// Converts an item of the engine; none if it is a to-do list, which is sent as `turn/plan/updated`.
     pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
             ItemBody::UserMessage(message) => Self::UserMessage {
                 id,
                 client_id: message.client_id.clone(),
-                // A client knows no other kinds either.
+                // Kinds of input that this build does not know are left out, as clients do not know them either.
                 content: message.inputs().cloned().map(Into::into).collect(),
             },
             ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),

@@ -1,4 +1,5 @@
-//! What the server can say of itself and its surroundings. Much of it is empty in this build, and clients ask all the same.
+//! The account, skills, hooks, MCP servers and requirements. Most of them are empty in this build, but clients list
+//! them all the same.
 
 use serde_json::json;
 
@@ -6,7 +7,7 @@ use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::request::{Directories, Nothing, PageOf};
 
-/// Who pays for answers: whoever owns the key in the environment, or nobody.
+/// Reports an account if the environment has an API key.
 pub(super) async fn account(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     let has_key = |name: &str| {
         call.hub.heddle().host().env.get(name).is_some_and(|value| !value.trim().is_empty())
@@ -20,7 +21,7 @@ pub(super) async fn account(call: Call, _: Nothing) -> Result<Answered, RpcError
     })))
 }
 
-/// The variables with the key of the provider that is used unless the settings name another.
+/// The environment variables with the API key of the default provider.
 const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
 
 pub(super) async fn skills(call: Call, of: Directories) -> Result<Answered, RpcError> {
@@ -33,7 +34,7 @@ pub(super) async fn hooks(call: Call, of: Directories) -> Result<Answered, RpcEr
     Ok(call.answer(&json!({"data": directories(&call, of).iter().map(entry).collect::<Vec<_>>()})))
 }
 
-/// Returns the directories that a client asks about: that of the server if it names none.
+/// Returns the directories that a client names, or that of the server if it names none.
 fn directories(call: &Call, of: Directories) -> Vec<String> {
     let named = of.cwds.filter(|cwds| !cwds.is_empty());
     named.unwrap_or_else(|| vec![call.hub.heddle().directory().display().to_string()])
@@ -43,7 +44,7 @@ pub(super) async fn mcp_servers(call: Call, _: PageOf) -> Result<Answered, RpcEr
     Ok(call.answer(&json!({"data": [], "nextCursor": null})))
 }
 
-/// What an administrator demands of the settings.
+/// Reports the settings that an administrator requires: none in this build.
 pub(super) async fn requirements(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     let supports = false;
     Ok(call.answer(&json!({"supportsIndependentSpeedModes": supports, "requirements": null})))

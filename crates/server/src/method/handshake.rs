@@ -1,4 +1,4 @@
-//! `initialize`: who the client is.
+//! `initialize`: a client introduces itself.
 
 use serde_json::json;
 
@@ -7,10 +7,10 @@ use crate::message::RpcError;
 use crate::peer::Client;
 use crate::request::Initialize;
 
-/// Longest name and version of a client in bytes: they are sent in headers.
+/// Longest name and longest version of a client, in bytes: both are sent in headers.
 const CLIENT_BYTES_MAX: usize = 256;
 
-/// The version of the protocol: that of the reference whose behaviour we have. Clients decide by it what they may use.
+/// The version of the reference whose protocol this server speaks. Clients decide by it which features they use.
 const PROTOCOL_VERSION: &str = "0.166.0";
 
 pub(super) async fn initialize(call: Call, who: Initialize) -> Result<Answered, RpcError> {

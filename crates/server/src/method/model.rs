@@ -8,13 +8,13 @@ use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::request::{Nothing, PageOf};
 
-/// Entries on a page, if the client does not say.
+/// Entries on a page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 100;
 
 /// Lists the model of the settings first, and then the others that are known.
 pub(super) async fn list(call: Call, page: PageOf) -> Result<Answered, RpcError> {
     let (heddle, preferences) = (call.hub.heddle().clone(), call.hub.options().preferences.clone());
-    // It reads files.
+    // Settings are read from files, which blocks.
     let names = tokio::task::spawn_blocking(move || {
         settings::load(heddle.host(), preferences).map(|read| settings::models(&read.config))
     });
@@ -25,7 +25,7 @@ pub(super) async fn list(call: Call, page: PageOf) -> Result<Answered, RpcError>
     Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
 }
 
-/// What the provider of the settings can do by itself.
+/// Reports the tools that providers run themselves.
 pub(super) async fn capabilities(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     Ok(call.answer(&json!({"imageGeneration": false, "webSearch": true})))
 }

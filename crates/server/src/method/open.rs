@@ -23,7 +23,7 @@ use crate::request::{
 use crate::thread::{LoadedThread, Opened, Opening};
 use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
 
-/// A thread and its settings, as in results.
+/// A thread and its settings, in one JSON object.
 #[derive(Serialize)]
 struct WithThread<'a> {
     thread: &'a wire::Thread,
@@ -35,7 +35,7 @@ struct WithThread<'a> {
 #[derive(Clone, PartialEq, Eq)]
 enum Source {
     New,
-    /// Under an id that nobody has used.
+    /// A new thread under an id that no saved thread has.
     NewAs(ThreadId),
     Resume(ThreadId),
     Fork(ThreadId, Option<ForkPoint>),
@@ -141,8 +141,8 @@ async fn open(
     Ok(answered)
 }
 
-/// Changes settings of a loaded thread. They hold from its next turn on, for which it is opened again: at once if no turn
-/// is running. The caller has its gate.
+/// Changes settings of a loaded thread from its next turn on. For that, the thread is opened again: at once if no turn
+/// is running. The caller holds its gate.
 pub(super) async fn change(
     hub: &Hub,
     loaded: &LoadedThread,
@@ -162,7 +162,7 @@ pub(super) async fn change(
     renew(hub, loaded).await
 }
 
-/// Opens a thread again if other settings hold from its next turn on.
+/// Opens a thread again if its settings have changed and no turn is running.
 pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcError> {
     let (opening, before, saved) = {
         let state = loaded.lock();
@@ -176,7 +176,7 @@ pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcErr
         }
         (state.opening.clone(), state.open.clone(), state.is_saved())
     };
-    // Two processes cannot have it, and neither can this one twice.
+    // A thread can be open only once, even within one process.
     before.close().await;
     drop(before);
     let source = if saved { Source::Resume(loaded.id) } else { Source::NewAs(loaded.id) };
@@ -184,7 +184,7 @@ pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcErr
     let (_, thread) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // Without a thread behind it, it can do nothing any more. Whoever resumes it has another try.
+            // Nothing is open behind it any more. Once it is closed, a client can resume it to try again.
             loaded.close();
             return Err(error);
         }
@@ -213,7 +213,7 @@ pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcErr
     Ok(())
 }
 
-/// Returns whether changes would change anything.
+/// Returns whether the changes differ from the current settings.
 fn differs(changes: &Changes, now: &ThreadSettings) -> bool {
     let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } = changes;
     cwd.as_ref().is_some_and(|it| *it != now.cwd)
@@ -229,7 +229,7 @@ fn facts_of(thread: &Thread) -> Result<ThreadFacts, RpcError> {
     thread.facts().cloned().ok_or_else(elsewhere)
 }
 
-/// Has the library open a thread.
+/// Opens a thread through the library.
 async fn open_thread(
     hub: &Hub,
     source: &Source,
@@ -257,7 +257,7 @@ async fn open_thread(
     };
     let preferences = preferences(&hub.options().preferences, settings);
     let host = heddle.clone();
-    // Settings are files.
+    // Settings are read from files, which blocks.
     let read = tokio::task::spawn_blocking(move || settings::load(host.host(), preferences));
     let read = read.await.map_err(|error| RpcError::internal(error.to_string()))?;
     let read = read.map_err(refused)?;
@@ -300,7 +300,7 @@ async fn as_shown(
     let (id, originator) = (facts.id, facts.originator.clone());
     let shown = match source {
         Source::New | Source::NewAs(_) => new_thread(heddle, id, ephemeral, originator),
-        // An ephemeral fork exists only in its source.
+        // An ephemeral fork has no log: its turns are those of its source.
         Source::Fork(from, _) if ephemeral => {
             let forked_from_id = Some(from.to_string());
             let forked = past::thread(&call.hub, *from, view).await?;
@@ -344,7 +344,7 @@ fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String
     }
 }
 
-/// Returns what a client wants over what the server was started with.
+/// Returns the preferences of the server, overridden by the settings of a client.
 fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
     let mut merged = base.clone();
     merged.overrides.extend(settings.overrides());
@@ -445,13 +445,13 @@ async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcErr
     }
 }
 
-/// Says why the library refused.
+/// Converts an error of the library for the client.
 pub(super) fn refused(error: Error) -> RpcError {
     match (error.kind(), error.thread_id()) {
         (ErrorKind::NoSuchThread, Some(id)) => {
             RpcError::invalid(format!("no rollout found for thread id {id}"))
         }
-        // The process that uses it may finish soon.
+        // The process that uses the thread may finish soon.
         (ErrorKind::Settings | ErrorKind::ThreadInUse, _) => RpcError::invalid(chain(&error)),
         _ => RpcError::internal(chain(&error)),
     }

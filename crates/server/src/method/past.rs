@@ -17,7 +17,7 @@ use crate::wire::Thread;
 
 /// Most threads on a page.
 const PAGE_MAX: u32 = 100;
-/// Threads on a page, if the client does not say.
+/// Threads on a page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 25;
 
 pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered, RpcError> {
@@ -127,7 +127,7 @@ pub(super) async fn thread(
     let collected = PastThread::new(view.unwrap_or(ItemsView::NotLoaded));
     let past = match threads.read(id, collected, PastThread::line).await {
         Ok(past) => past,
-        // Its first turn was requested, and has not written anything.
+        // Its first turn was requested, but has not written anything yet.
         Err(error) if error.kind() == heddle::ErrorKind::NoSuchThread => {
             let loaded = hub.find(id).ok_or_else(|| refused(error))?;
             return Ok(loaded.lock().shown());
@@ -153,7 +153,7 @@ pub(super) async fn thread(
     Ok(thread)
 }
 
-/// Adds what only the server knows of a loaded thread.
+/// Adds the status and the environments of a loaded thread, which are not on disk.
 fn add_live(thread: &mut Thread, live: &Thread) {
     thread.status = live.status.clone();
     thread.environments.clone_from(&live.environments);

@@ -36,7 +36,7 @@ pub(super) async fn unarchive(call: Call, of: OfThread) -> Result<Answered, RpcE
 pub(super) async fn delete(call: Call, of: OfThread) -> Result<Answered, RpcError> {
     let id = of.thread_id;
     let _gate = call.hub.gate(id).await;
-    // One without a log is gone once it is closed.
+    // A thread without a log is gone once it is closed.
     let has_log = is_saved(&call.hub, id).is_ok();
     unload(&call.hub, id).await;
     if has_log {
@@ -65,7 +65,7 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     Ok(answered)
 }
 
-/// Changes what holds from the next turn on.
+/// Changes settings of a loaded thread from its next turn on.
 pub(super) async fn update_settings(
     call: Call,
     update: SettingsUpdate,
@@ -79,14 +79,14 @@ pub(super) async fn update_settings(
     Ok(answered)
 }
 
-/// Tells those who follow a thread which settings it has.
+/// Sends the settings of a thread to the clients that follow it.
 pub(super) fn tell_settings(hub: &Hub, loaded: &LoadedThread) {
     let thread_settings = loaded.lock().settings.to_updated();
     let thread_id = loaded.id.to_string();
     hub.tell_followers(loaded, Notification::SettingsUpdated { thread_id, thread_settings });
 }
 
-/// Lets the client follow a thread no more. The thread stays loaded for a while.
+/// Removes the client from the followers of a thread. The thread stays loaded for a while.
 pub(super) async fn unsubscribe(call: Call, of: OfThread) -> Result<Answered, RpcError> {
     let status = match call.hub.find(of.thread_id) {
         None => "notLoaded",
@@ -103,7 +103,7 @@ pub(super) async fn loaded_list(call: Call, page: PageOf) -> Result<Answered, Rp
     Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
 }
 
-/// Refuses requests that need a log for threads without one.
+/// Refuses a loaded thread that has no log, for requests that need one.
 pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> {
     match hub.find(id) {
         Some(loaded) if !loaded.lock().is_saved() => {

@@ -9,7 +9,7 @@ use crate::request::{
     OfThread, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
 };
 
-/// Starts a turn, or adds to the one that is running.
+/// Starts a turn, or adds the input to the one that is running.
 pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcError> {
     let TurnStart {
         thread_id,
@@ -20,7 +20,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
         heddle_limits,
         changes,
     } = start;
-    // So that nobody else starts a turn while settings change.
+    // So that no other client starts a turn while settings change.
     let _gate = call.hub.gate(thread_id).await;
     let loaded = call.hub.loaded(thread_id)?;
     check_input(&input)?;
@@ -45,7 +45,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
     }
     let shown = state.begin(&turn, Some(first), heddle::now_ms());
     let changed = state.settings != before;
-    // Before the turn is sent, so that nothing of it is told earlier.
+    // Before the turn is sent, so that the answer precedes the notifications of the turn.
     let answered = call.answer(&json!({"turn": shown}));
     if changed {
         drop(state);
@@ -56,7 +56,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
     Ok(answered)
 }
 
-/// Adds to the running turn.
+/// Adds input to the running turn.
 pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered, RpcError> {
     let TurnSteer { thread_id, expected_turn_id, input, client_user_message_id } = steer;
     let loaded = call.hub.loaded(thread_id)?;
@@ -87,7 +87,7 @@ pub(super) async fn interrupt(call: Call, interrupt: TurnInterrupt) -> Result<An
     if !turn_id.is_empty() && turn_id != active {
         return Err(unexpected(&turn_id, active));
     }
-    // Before the interruption, so that nothing of it is told earlier.
+    // Before the interruption, so that the answer precedes the notifications about it.
     let answered = call.answer(&json!({}));
     handle.interrupt();
     Ok(answered)

@@ -1,4 +1,4 @@
-//! Where a server listens, and who may connect (pure).
+//! Where a server listens, and which programs may connect (pure).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,6 @@ pub enum Listen {
     WebSocket(SocketAddr),
 }
 
-/// The text is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no address to listen on: give stdio://, unix://PATH or ws://IP:PORT")]
 pub struct InvalidAddress(String);
@@ -56,13 +55,13 @@ impl fmt::Display for Listen {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 
-/// The text is no token, or no digest of one.
+/// Why a text is neither a token nor the digest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Anybody could guess it.
+    /// A short token could be guessed.
     #[error("the token has fewer than {TOKEN_BYTES_MIN} bytes: use a longer one")]
     Short,
-    /// It is no SHA-256.
+    /// The text is not a SHA-256 in hexadecimal.
     #[error("the digest is not 64 hexadecimal digits, as `sha256sum` prints them")]
     Digest,
 }
@@ -71,7 +70,7 @@ pub enum InvalidToken {
 pub const TOKEN_BYTES_MIN: usize = 16;
 
 impl Token {
-    /// Reads a token as a file has it: blanks around it do not count.
+    /// Hashes a token, as it is in a file: white space around it is ignored.
     pub fn new(text: &str) -> Result<Self, InvalidToken> {
         let text = text.trim();
         match text.len() {
@@ -80,7 +79,7 @@ impl Token {
         }
     }
 
-    /// Reads the SHA-256 of a token.
+    /// Takes over the SHA-256 of a token, in hexadecimal.
     pub fn from_digest(hex: &str) -> Result<Self, InvalidToken> {
         let digits = hex.trim().as_bytes();
         if digits.len() != 64 {
@@ -94,7 +93,7 @@ impl Token {
         Ok(Self(digest))
     }
 
-    /// Digests are compared, so the time that takes says nothing about the token.
+    /// Compares the digests, so that the time that it takes says nothing about the token.
     fn is(&self, sent: &str) -> bool {
         sha256(sent.trim()) == self.0
     }
@@ -112,29 +111,29 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Who may connect.
+/// Which programs may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever can open the socket, whose file is its owner's.
+    /// Programs that can open the socket: the permissions of its file admit only its owner.
     Owner,
-    /// Programs on this machine, but no web page.
+    /// Programs on this machine, but not web pages.
     ThisMachine,
-    /// Whoever has the token.
+    /// Programs that send the token.
     Bearer(Token),
 }
 
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It comes from a web page.
+    /// It has an `Origin` header, so it comes from a web page.
     Origin,
-    /// A name that leads to this machine was used, and not its address: a web page might have done that.
+    /// The `Host` header does not name this machine: a web page may have rebound its name in the DNS.
     Host,
     /// It has no token, or a wrong one.
     Token,
 }
 
-/// What a connection says of itself.
+/// The headers that decide whether a connection is accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Headers<'a> {
     pub origin: Option<&'a str>,
@@ -143,7 +142,7 @@ pub struct Headers<'a> {
 }
 
 impl Access {
-    /// Says whether a connection is let in.
+    /// Accepts or refuses a connection. Web pages are always refused.
     pub fn check(&self, headers: Headers<'_>) -> Result<(), Refusal> {
         if headers.origin.is_some() {
             return Err(Refusal::Origin);

@@ -1,4 +1,4 @@
-//! Clients that connect: WebSocket over TCP or over a Unix socket, one JSON object in each text frame.
+//! WebSocket clients, over TCP or over a Unix socket: one JSON object in each text frame.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,11 +32,11 @@ use super::address::{Access, Headers, Listen, Refusal};
 use super::{Ended, LINES_WAITING_MAX, serve_peer};
 use crate::hub::Hub;
 
-/// How long a client may take to ask for a connection.
+/// How long a client may take to send the headers of a request.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long saying goodbye may take.
+/// How long sending the close frame may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Tells clients how large a message may be that is not in fragments.
+/// The header that tells clients how many bytes a message in one fragment may have.
 const MESSAGE_LIMIT: HeaderName =
     HeaderName::from_static("x-codex-websocket-max-unfragmented-message-bytes");
 
@@ -56,36 +56,23 @@ enum Socket {
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Anybody on the network could use it.
+    /// Without a token, every machine on the network could use the server.
     #[error(
         "{0} can be reached by other machines: set a token (--ws-auth capability-token with \
          --ws-token-file or --ws-token-sha256), or listen on 127.0.0.1"
     )]
     Unprotected(SocketAddr),
-    /// Another server is there.
     #[error("another program listens on {}: stop it, or choose another path", path.display())]
-    InUse {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// It is no socket of ours.
+    InUse { path: PathBuf },
+    /// The file is not removed, as it may be the user's.
     #[error("{} exists and is no socket: remove it, or choose another path", path.display())]
-    NoSocket {
-        /// What is there.
-        path: PathBuf,
-    },
-    /// The system refuses.
+    NoSocket { path: PathBuf },
     #[error("{address} cannot be listened on")]
-    System {
-        /// The address.
-        address: String,
-        /// Why.
-        source: io::Error,
-    },
+    System { address: String, source: io::Error },
 }
 
 impl Listener {
-    /// Begins to listen. `access` is that of TCP ports; a Unix socket is its owner's.
+    /// Begins to listen. `access` holds for a TCP port; a Unix socket admits only its owner.
     pub async fn bind(listen: &Listen, access: Access) -> Result<Self, ListenError> {
         let failed = |source| ListenError::System { address: listen.to_string(), source };
         match listen {
@@ -115,7 +102,7 @@ impl Listener {
         }
     }
 
-    /// Serves everybody who connects, until the future is dropped. Connections are served by tasks of their own.
+    /// Accepts clients until the future is dropped. Each connection is served by a task of its own.
     pub async fn run(&self, hub: &Hub) {
         loop {
             let (served, access) = (hub.clone(), self.access.clone());
@@ -130,7 +117,7 @@ impl Listener {
                 }),
             };
             if let Err(error) = accepted {
-                // Too many files are open, most likely: some will be closed.
+                // Most likely, too many files are open, and some will be closed soon.
                 hub.note(&format!("a connection could not be accepted: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -151,7 +138,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Creates a socket that only its owner can open. It gets its name when that holds, so there is no moment before.
+/// Creates a socket that only its owner can open. It is moved to its path after its permissions are set, so that no
+/// other user can open it in between.
 fn bind_unix(
     path: &Path,
     failed: &dyn Fn(io::Error) -> ListenError,
@@ -164,11 +152,11 @@ fn bind_unix(
         Ok(_) if std::os::unix::net::UnixStream::connect(&path).is_ok() => {
             return Err(ListenError::InUse { path });
         }
-        // Nobody listens any more. The new name replaces it.
+        // No program listens there any more. The rename below replaces the file.
         Ok(_) | Err(_) => {}
     }
     let parent = path.parent().unwrap_or(Path::new("/"));
-    // Whatever an earlier process with this number has left has another name.
+    // The time distinguishes the name from one that an earlier process with the same id has left.
     let private = parent.join(format!(".heddle-{}-{}", std::process::id(), heddle::now_ms()));
     std::fs::DirBuilder::new().mode(0o700).create(&private).map_err(failed)?;
     let bound = (|| {
@@ -197,7 +185,7 @@ async fn answer(
         .header_read_timeout(HANDSHAKE_TIME_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // Whatever went wrong, there is nobody left to tell.
+    // After an error, there is no client left to report it to.
     let _ = connection.await;
 }
 
@@ -249,12 +237,12 @@ fn refused(status: StatusCode, why: &str) -> Response<String> {
 }
 
 fn headers(all: &HeaderMap) -> Headers<'_> {
-    // What is no text is there all the same.
+    // A header that is not text still counts as sent.
     let text = |name| all.get(name).map(|value| value.to_str().unwrap_or("?"));
     Headers { origin: text(ORIGIN), host: text(HOST), authorization: text(AUTHORIZATION) }
 }
 
-/// Serves a client until one of both sides has enough.
+/// Serves a WebSocket until the client or the server ends the connection.
 async fn converse(hub: &Hub, upgraded: Upgraded) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(LINE_BYTES_MAX))
@@ -272,7 +260,7 @@ async fn converse(hub: &Hub, upgraded: Upgraded) {
     let reading = async move {
         while let Some(frame) = frames.next().await {
             match frame {
-                // Pings are answered by the library; other frames say nothing.
+                // Pings are answered by the library; other frames are ignored.
                 Ok(Frame::Text(text)) => {
                     if sender.send(Cut::Line(text.as_bytes().to_vec())).await.is_err() {
                         return;
@@ -301,7 +289,7 @@ async fn converse(hub: &Hub, upgraded: Upgraded) {
     };
     let serving = async {
         let ended = serve_peer(hub, &peer, lines).await;
-        // What was answered last is still written.
+        // The last answers are still written.
         peer.finish();
         if ended == Ended::ByClient {
             std::future::pending::<()>().await;
@@ -327,7 +315,7 @@ async fn converse(hub: &Hub, upgraded: Upgraded) {
     }
 }
 
-/// Says what was wrong with what a client sent; none if the connection broke.
+/// Returns the code and the reason of the close frame after a message that is invalid; none if the connection broke.
 fn close_code(error: &tungstenite::Error) -> Option<(CloseCode, String)> {
     let code = match error {
         tungstenite::Error::Capacity(_) => CloseCode::Size,

@@ -1,6 +1,6 @@
 //! A client at the other end of stdin and stdout: one JSON object per line.
 //!
-//! Both are read and written by threads of their own, since either can block.
+//! A thread of its own reads stdin, and another one writes stdout, since either can block.
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
