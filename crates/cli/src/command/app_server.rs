@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use heddle::session::given;
 use server::transport::{self, Access, Ended, Listen, Listener, Token};
 use server::{Hub, Options};
 use tokio::sync::Notify;
@@ -66,7 +67,7 @@ fn access(args: &AppServerArgs) -> Result<Access, Failure> {
 }
 
 fn read_token(path: &Path) -> anyhow::Result<String> {
-    files::read_text(path, TOKEN_BYTES_MAX)
+    given::read_text(path, TOKEN_BYTES_MAX)
         .with_context(|| format!("--ws-token-file {} cannot be read", path.display()))
 }
 

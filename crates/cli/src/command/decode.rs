@@ -12,6 +12,7 @@ use heddle::decode::canonical::{Canonical, Collector};
 use heddle::decode::chat::Setup;
 use heddle::decode::dialect::{Dialect, Format, Options, Parser, Tools};
 use heddle::decode::event::{Event, Sink};
+use heddle::session::given;
 use protocol::error::SampleError;
 use protocol::responses::{Completion, ResponseItem, StreamEvent};
 use protocol::usage::Usage;
@@ -101,7 +102,7 @@ fn dialect(args: &DecodeArgs) -> anyhow::Result<Option<Dialect>> {
     let tools = match &args.tools {
         None => Tools::default(),
         Some(path) => {
-            let text = files::read_text(path, TOOLS_BYTES_MAX)
+            let text = given::read_text(path, TOOLS_BYTES_MAX)
                 .with_context(|| format!("cannot read the tools in {}", path.display()))?;
             let list: Value = serde_json::from_str(&text)
                 .with_context(|| format!("the tools in {} are not JSON", path.display()))?;

@@ -13,10 +13,10 @@ use anyhow::anyhow;
 use faces::exec_jsonl::ExecJsonl;
 use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
-use files::FileError;
 use futures_util::Stream as _;
 use heddle::error::ErrorClass;
 use heddle::session::check_output_schema;
+use heddle::session::given;
 use heddle::session::settings::{self, Preferences};
 use heddle::structured_output::{Schema, SchemaError};
 use heddle::{ErrorKind, Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn};
@@ -496,8 +496,8 @@ const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
 fn read_schema(path: &Path) -> Result<Value, Failure> {
     let shown = path.display();
-    let text = files::read_given(path, heddle::session::SCHEMA_BYTES_MAX as u64, SCHEMA_PATIENCE)
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| FileError::NotText))
+    let text = given::read_given(path, heddle::session::SCHEMA_BYTES_MAX as u64, SCHEMA_PATIENCE)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| given::FileError::NotText))
         .map_err(|error| {
             Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
         })?;

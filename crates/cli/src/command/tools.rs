@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use heddle::session::given;
 use heddle::tools::manifest::{ConfigError, ManifestFormat, ToolManifest};
 use serde_json::json;
 use stdx::visible;
@@ -48,7 +49,7 @@ fn read(path: &Path) -> anyhow::Result<(String, ManifestFormat)> {
             ));
         }
     };
-    let text = files::read_text(path, MANIFEST_BYTES_MAX)
+    let text = given::read_text(path, MANIFEST_BYTES_MAX)
         .map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
     Ok((text, format))
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use heddle::session::given;
 
 use crate::failure::Failure;
 
@@ -18,7 +19,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// Prints the last lines of a log, and with `follow` new ones.
 pub(super) fn print(path: &Path, lines: usize, follow: bool) -> Result<ExitCode, Failure> {
-    let mut file = match files::open(path) {
+    let mut file = match given::open(path) {
         Ok(file) => file,
         Err(error) if error.is_missing() => {
             return Err(Failure::failed(anyhow!(
@@ -55,7 +56,7 @@ fn follow_from(file: &mut File, path: &Path, lines: usize, follow: bool) -> io::
         if let Ok(now) = std::fs::metadata(path)
             && now.ino() != file.metadata()?.ino()
         {
-            *file = files::open(path)?;
+            *file = given::open(path)?;
             continue;
         }
         std::thread::sleep(POLL);
