@@ -149,6 +149,12 @@ pub fn prefix_saved(prefix: &[String]) -> String {
     )
 }
 
+/// Tells the model of a command that the user ran, with its result as the tool put it.
+pub fn user_command(command: &str, result: &str) -> String {
+    let (begin, end) = (words::USER_COMMAND, "</user_shell_command>");
+    format!("{begin}\n<command>\n{command}\n</command>\n<result>\n{result}\n</result>\n{end}")
+}
+
 /// What the model is told about its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {

@@ -13,6 +13,9 @@
 //! calls; only partial items are discarded. Calls that the endpoint ran itself come with their outputs;
 //! `call` documents who runs what.
 //!
+//! A turn may also run a command of the user's own ([`Turn::start_user_command`]): it begins with that command, and samples
+//! only if the user says something meanwhile.
+//!
 //! A call that needs approval asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
 //! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
 //! outlives its turn. Everything else continues meanwhile.
@@ -31,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
-use protocol::call::{Call, Report};
+use protocol::call::{Call, Payload, Report, UserCommand};
 use protocol::error::{
     ErrorClass, Limit, LimitKind, RetryAdvice, SampleError, TurnError, TurnErrorCause,
 };
@@ -106,6 +109,8 @@ pub enum Action {
     /// Drop the stream; nothing more is needed from it.
     CloseStream,
     Run(Call),
+    /// Run a command of the user's own, which no gate has to let pass.
+    RunUserCommand(Call),
     /// Ask a person, and send [`Input::Answered`] once.
     Ask(Question),
     /// Let the tool that asked continue with this answer.
@@ -264,6 +269,11 @@ enum State {
     Settling(Purpose, Result<Completion, Failure>),
     /// Before the next attempt.
     Waiting(Purpose),
+    /// A command of the user's own runs.
+    UserCommand {
+        call: CallKey,
+        command: String,
+    },
     Done,
 }
 
@@ -274,6 +284,9 @@ struct Failure {
     error: SampleError,
     at_ms: u64,
 }
+
+/// The name of the call that runs a command of the user's own. No model is offered a tool of this name.
+const USER_COMMAND: &str = "user_shell_command";
 
 /// An input that is invalid in this state; nothing was changed.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -314,6 +327,28 @@ impl Turn {
         // There is no input in this turn.
         turn.context.begin_turn();
         turn.begin_compaction(CompactionReason::Requested);
+        turn
+    }
+
+    /// Starts a turn that runs a command of the user's own, and adds what came of it to the history. The model is asked
+    /// nothing, unless the user says something meanwhile.
+    pub fn start_user_command(
+        context: Context,
+        options: TurnOptions,
+        setup: Vec<KnownItem>,
+        command: UserCommand,
+    ) -> Self {
+        let mut turn = Self::new(context, options);
+        turn.emit(Event::TurnStarted { at_ms: 0 });
+        turn.context.begin_turn();
+        turn.compaction.set_had_turns(turn.context.has_turns());
+        setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
+        let key = CallKey(turn.numbers.call);
+        turn.numbers.call += 1;
+        let payload = Payload::Function(serde_json::json!(command).to_string());
+        let (call_id, name) = (String::new(), USER_COMMAND.to_owned());
+        turn.state = State::UserCommand { call: key, command: command.command };
+        turn.actions.push_back(Action::RunUserCommand(Call { key, call_id, name, payload }));
         turn
     }
 
@@ -397,6 +432,9 @@ impl Turn {
             (State::Waiting(purpose), Input::WaitOver) => {
                 let purpose = *purpose;
                 self.request(purpose);
+            }
+            (State::UserCommand { call, .. }, Input::Returned(key, output)) if *call == key => {
+                self.ran_user_command(&output.text());
             }
             (State::Done, Input::Interrupt | Input::TimeUp) => {}
             (State::Done, Input::Steer(_) | Input::StoreFailed(_)) => {}
@@ -772,8 +810,27 @@ impl Turn {
         self.take_outputs();
     }
 
+    /// Adds the result of a command that the user ran to the history, and ends the turn if the user has said nothing else.
+    fn ran_user_command(&mut self, result: &str) {
+        let State::UserCommand { command, .. } = &self.state else { return };
+        let bytes_max = self.options.limits.output_bytes_max;
+        let result = call::bound_text(result.to_owned(), bytes_max);
+        let text = prompt::user_command(command, &result);
+        self.push(Origin::Turn, user_message(text));
+        if self.steering.is_empty() {
+            return self.complete();
+        }
+        self.take_steering();
+        self.sample(Purpose::Answer);
+    }
+
     /// Stops every call; calls that have ended stay ended.
     fn stop_calls(&mut self, why: &str) {
+        if let State::UserCommand { call, command } = &self.state {
+            let text = prompt::user_command(command, why);
+            self.actions.push_back(Action::Stop(*call));
+            self.push(Origin::Turn, user_message(text));
+        }
         self.show_ended();
         for key in self.calls.abort(why) {
             self.actions.push_back(Action::Stop(key));
@@ -897,6 +954,7 @@ impl Turn {
             State::Sampling(_) => "sampling",
             State::Settling(..) => "settling",
             State::Waiting(_) => "waiting",
+            State::UserCommand { .. } => "running a command of the user",
             State::Done => "done",
         };
         Unexpected { state, input }

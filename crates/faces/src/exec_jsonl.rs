@@ -311,8 +311,8 @@ mod tests {
     use protocol::event::Event::{self, *};
     use protocol::id::{ItemId, ThreadId};
     use protocol::item::{
-        Change, ChangeKind, Command, CompactionReason, Item, ItemBody, Status, Step, StepStatus,
-        WebSearchAction,
+        Change, ChangeKind, Command, CommandSource, CompactionReason, Item, ItemBody, Status, Step,
+        StepStatus, WebSearchAction,
     };
     use protocol::usage::{TurnUsage, Usage};
     use protocol::user::UserMessage;
@@ -334,6 +334,7 @@ mod tests {
             output: if exit_code.is_some() { "hi\n".into() } else { String::new() },
             exit_code,
             status,
+            source: CommandSource::Model,
         })
     }
 

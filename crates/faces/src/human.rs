@@ -585,8 +585,8 @@ mod tests {
     use protocol::file::{Digest, FileKind, FileReference};
     use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{
-        Change, ChangeKind, Command, Decision, Item, ItemBody, Place, RuleSource, Status, ToolCall,
-        Verdict,
+        Change, ChangeKind, Command, CommandSource, Decision, Item, ItemBody, Place, RuleSource,
+        Status, ToolCall, Verdict,
     };
     use protocol::usage::Usage;
     use protocol::user::UserMessage;
@@ -600,6 +600,7 @@ mod tests {
             output: output.into(),
             exit_code: Some(exit_code),
             status: Status::Completed,
+            source: CommandSource::Model,
         });
         Event::ItemCompleted(Item::new(ItemId(0), body))
     }

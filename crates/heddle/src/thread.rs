@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::{ApprovalPolicy, Profile};
+use protocol::call::UserCommand;
 use protocol::id::ThreadId;
 use protocol::usage::Usage;
 
@@ -92,6 +94,17 @@ impl Thread {
     /// Creates a turn that replaces the history with a summary of it. Nothing happens until it is polled.
     pub fn compact(&self) -> Turn {
         self.begin(Work::Compact)
+    }
+
+    /// Creates a turn that runs a command line of the user's own with their shell: outside of the sandbox, and without
+    /// asking anybody. The model is asked nothing; it reads the command and its output in the next turn. Nothing happens
+    /// until the turn is polled.
+    ///
+    /// Without a timeout, the command may run for an hour. Never pass on what a model wrote.
+    pub fn run_command(&self, command: impl Into<String>, timeout: Option<Duration>) -> Turn {
+        let timeout_ms =
+            timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        self.begin(Work::RunCommand(UserCommand { command: command.into(), timeout_ms }))
     }
 
     fn begin(&self, work: Work) -> Turn {

@@ -26,7 +26,7 @@
 //! | tools of the host program | yes | no | yes |
 //! | approver | yes | no: nothing is approved | yes |
 //! | judge, model of the host program | yes | no | no |
-//! | steering | yes | no | yes |
+//! | steering, commands of the user | yes | no | yes |
 //! | limits of tokens and requests | yes | heddle only | yes |
 //! | attached images | yes | `-i` | `localImage` |
 //! | attached text | yes | `--file`; in the prompt of the reference | as text |
@@ -55,6 +55,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use protocol::call::UserCommand;
 use protocol::error::LimitKind;
 use protocol::id::ThreadId;
 use protocol::usage::Usage;
@@ -146,6 +147,7 @@ pub struct TurnRequest {
 pub(crate) enum Work {
     Say(Input),
     Compact,
+    RunCommand(UserCommand),
 }
 
 /// A turn that runs.

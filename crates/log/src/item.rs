@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, RefusedCall, Status,
-    ToolCall, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, CompactionReason, Decision, Item, ItemBody,
+    RefusedCall, Status, ToolCall, WebSearchAction,
 };
 use protocol::open::{self, Open, Raw};
 use protocol::user::{UserInput, UserMessage};
@@ -132,6 +132,9 @@ impl OutputInCall {
         format!("\n[{} bytes: see the output of the call]\n", self.left_out)
     }
 }
+
+/// The source of a command that the user ran themselves.
+const USER_SHELL: &str = "user_shell";
 
 /// Longest output in bytes that an item repeats in full although the call has it, too.
 pub const OUTPUT_BYTES_MAX: usize = 600;
@@ -447,7 +450,10 @@ impl LoggedItem {
             id,
             cwd: file_url(&command.cwd.to_string_lossy()).into(),
             parsed_cmd: json!([{"type": "unknown", "cmd": argv.last()}]),
-            source: "unified_exec_startup".into(),
+            source: match command.source {
+                CommandSource::Model => "unified_exec_startup".into(),
+                CommandSource::User => USER_SHELL.into(),
+            },
             status: status_name(command.status).into(),
             aggregated_output: command.output.as_str().into(),
             exit_code: command.exit_code,
@@ -524,6 +530,10 @@ impl LoggedItem {
                     output: read.aggregated_output.into_owned(),
                     exit_code: read.exit_code,
                     status: status(&read.status),
+                    source: match &*read.source {
+                        USER_SHELL => CommandSource::User,
+                        _ => CommandSource::Model,
+                    },
                 };
                 Self {
                     duration: read.duration,

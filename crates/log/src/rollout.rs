@@ -288,7 +288,7 @@ mod tests {
 
     use protocol::event::Event;
     use protocol::id::{ItemId, ThreadId};
-    use protocol::item::{Command, Item, ItemBody, Status};
+    use protocol::item::{Command, CommandSource, Item, ItemBody, Status};
     use protocol::persist::Persist;
     use protocol::usage::Usage;
     use protocol::user::{TextElement, UserInput, UserMessage};
@@ -306,6 +306,7 @@ mod tests {
             output: output.into(),
             exit_code: Some(0),
             status: Status::Completed,
+            source: CommandSource::Model,
         });
         Event::ItemCompleted(Item { call_id: Some("c1".into()), ..Item::new(ItemId(0), body) })
     }

@@ -43,8 +43,8 @@ const SUMMARY_OF_CODEX: &str = "Another language model started to solve this pro
 /// How Codex begins a report about a subagent.
 const NOTICE_OF_CODEX: &str = "<subagent_notification>";
 
-/// How Codex begins a command that the user ran directly.
-const COMMAND_OF_CODEX: &str = "<user_shell_command>";
+/// Begins the message to the model about a command that the user ran.
+pub const USER_COMMAND: &str = "<user_shell_command>";
 
 /// Returns whether a message that begins with this is a summary.
 pub fn is_summary(text: &str) -> bool {
@@ -104,7 +104,7 @@ const TURN: &[&str] = &[
     TURN_ABORTED,
     SUMMARY_OF_CODEX,
     NOTICE_OF_CODEX,
-    COMMAND_OF_CODEX,
+    USER_COMMAND,
 ];
 
 #[cfg(test)]

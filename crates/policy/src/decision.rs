@@ -115,7 +115,8 @@ pub enum LiftObstacle {
 
 /// A permit to do something; the only way to start processes and write files for a model.
 ///
-/// It cannot be forged: it comes from a decision to run, or from an approval.
+/// It cannot be forged: it comes from a decision to run, from an approval, or from the user, who runs something
+/// themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     profile: Profile,
@@ -125,6 +126,12 @@ impl Permit {
     /// Returns the sandbox profile that applies.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Permits a command that the user runs themselves, on their own terms: without a sandbox. Nothing that a model
+    /// wrote may decide what runs with it.
+    pub fn of_the_user() -> Self {
+        Self { profile: Profile::full_access() }
     }
 
     fn new(place: Place, profile: &Profile) -> Self {

@@ -2,6 +2,8 @@
 //!
 //! The engine decides when a call runs, a tool handles it; both use these types.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::CallKey;
 use crate::item::{Decision, ItemBody, Step};
 
@@ -34,6 +36,15 @@ impl Payload {
             Self::Function(text) | Self::Custom(text) => text,
         }
     }
+}
+
+/// A command that the user runs in a thread, without asking the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserCommand {
+    /// The command line, for the user's shell.
+    pub command: String,
+    /// How long it may run, in milliseconds; an hour if that is none.
+    pub timeout_ms: Option<u64>,
 }
 
 /// What a tool reports while it runs, and its session after it returned.

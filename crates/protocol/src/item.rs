@@ -306,6 +306,18 @@ pub struct Command {
     pub exit_code: Option<i32>,
     /// Whether it is running, succeeded, failed or was refused.
     pub status: Status,
+    /// Who wanted it to run.
+    pub source: CommandSource,
+}
+
+/// Who wants a command to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommandSource {
+    /// The model called for it.
+    #[default]
+    Model,
+    /// The user ran it themselves; the model only gets to read what came of it.
+    User,
 }
 
 /// A call of a tool that is not ours. One that the endpoint ran itself arrived together with its output.

@@ -20,7 +20,7 @@ use protocol::responses::OutputBody;
 use store::LogFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tools::{Progress, ProgressSender, Reply, ToolContext, progress_channel};
+use tools::{Progress, ProgressSender, Reply, Tool, ToolContext, progress_channel};
 
 use crate::approver;
 use crate::decoder::cut_short;
@@ -285,6 +285,7 @@ impl Driver<'_> {
                     self.answer += 1;
                 }
                 Action::Run(call) => self.run(call),
+                Action::RunUserCommand(call) => self.run_user_command(call),
                 Action::Ask(question) => self.ask(question),
                 Action::Resume(key, answer) => {
                     if let Some(reply) = self.replies.remove(&key) {
@@ -323,9 +324,9 @@ impl Driver<'_> {
         }
         match self.held.take() {
             // An action that was still waiting when the turn was interrupted is not performed; its end follows.
-            Some(Action::Run(_) | Action::Sample(_) | Action::Ask(_)) if self.interrupted => {
-                self.turn.poll()
-            }
+            Some(
+                Action::Run(_) | Action::RunUserCommand(_) | Action::Sample(_) | Action::Ask(_),
+            ) if self.interrupted => self.turn.poll(),
             Some(held) => Some(held),
             None => self.turn.poll(),
         }
@@ -434,10 +435,25 @@ impl Driver<'_> {
     }
 
     fn run(&mut self, call: Call) {
-        let key = call.key;
         // The engine refuses calls of tools that it was not told of. The call keeps its tool, whatever becomes of the
         // offer while it runs.
         let tool = self.offer.find(&call.name).expect("the engine runs what was offered");
+        self.begin(call, tool);
+    }
+
+    /// Runs a command of the user's own.
+    fn run_user_command(&mut self, call: Call) {
+        match self.parts.tools.user_shell() {
+            Some(tool) => self.begin(call, tool),
+            None => {
+                let text = "It was not run: this program runs no commands of its user.";
+                self.done.push_back((call.key, OutputBody::Text(text.to_owned())));
+            }
+        }
+    }
+
+    fn begin(&mut self, call: Call, tool: Arc<dyn Tool>) {
+        let key = call.key;
         let context = ToolContext::new(call, self.progress.clone());
         let running = async move { tool.run(context).await.content };
         let (handle, registration) = AbortHandle::new_pair();

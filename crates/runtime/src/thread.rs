@@ -14,6 +14,7 @@ use engine::{
 };
 use history::Entry;
 use log::TurnContext;
+use protocol::call::UserCommand;
 use protocol::error::SampleError;
 use protocol::event::Event;
 use protocol::id::ThreadId;
@@ -241,16 +242,34 @@ impl Thread {
         driver::drive(parts, state, turn, control, sink).await
     }
 
-    /// Replaces the history by a summary of it.
+    /// Runs a command of the user's own as a turn, and adds what came of it to the history.
+    pub async fn run_user_command(
+        &mut self,
+        id: String,
+        command: UserCommand,
+        control: &mut mpsc::Receiver<Control>,
+        sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
+    ) -> Outcome {
+        let Self { parts, state } = self;
+        let setup = std::mem::take(&mut state.setup);
+        let options = parts.turn_options(state);
+        let context = std::mem::take(&mut state.context);
+        let turn = Turn::start_user_command(context, options, setup, command);
+        parts.begin_turn(state, id);
+        driver::drive(parts, state, turn, control, sink).await
+    }
+
+    /// Replaces the history by a summary of it, in a turn with this id.
     pub async fn compact(
         &mut self,
+        id: String,
         control: &mut mpsc::Receiver<Control>,
         sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
         let Self { parts, state } = self;
         let options = parts.turn_options(state);
         let turn = Turn::start_compaction(std::mem::take(&mut state.context), options);
-        parts.begin_turn(state, id::turn());
+        parts.begin_turn(state, id);
         driver::drive(parts, state, turn, control, sink).await
     }
 

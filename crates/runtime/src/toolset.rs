@@ -22,6 +22,8 @@ pub struct Toolset {
     fixed: Vec<Offered>,
     hosted: Vec<ToolSpec>,
     live: Option<Box<dyn LiveTools>>,
+    /// Runs commands of the user's own.
+    user_shell: Option<Arc<dyn Tool>>,
     offer: Mutex<Arc<Offer>>,
     /// The running commands of the tools.
     pub(crate) sessions: Arc<Sessions>,
@@ -72,7 +74,8 @@ impl Toolset {
         }
         let offer = Offer::new(0, &fixed, Vec::new(), hosted);
         let offer = Mutex::new(Arc::new(offer));
-        Ok(Self { fixed, hosted: hosted.to_vec(), live: None, offer, sessions })
+        let hosted = hosted.to_vec();
+        Ok(Self { fixed, hosted, live: None, user_shell: None, offer, sessions })
     }
 
     /// Also offers tools that change.
@@ -82,6 +85,17 @@ impl Toolset {
         self.offer = Mutex::new(Arc::new(offer));
         self.live = Some(live);
         self
+    }
+
+    /// Lets the user run commands of their own with this tool, which no model is offered.
+    #[must_use]
+    pub fn with_user_shell(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.user_shell = Some(tool);
+        self
+    }
+
+    pub(crate) fn user_shell(&self) -> Option<Arc<dyn Tool>> {
+        self.user_shell.clone()
     }
 
     /// Returns what the last request offered, or the first one will.

@@ -77,6 +77,7 @@ methods! {
     "thread/read" Stable request::ThreadRead => past::read,
     "thread/resume" Stable request::Resume => open::resume,
     "thread/settings/update" Experimental request::SettingsUpdate => thread::update_settings,
+    "thread/shellCommand" Stable request::ShellCommand => turn::shell_command,
     "thread/start" Stable request::ThreadStart => open::start,
     "thread/turns/list" Stable request::TurnsList => past::turns,
     "thread/unarchive" Stable request::OfThread => thread::unarchive,

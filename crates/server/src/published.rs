@@ -8,8 +8,8 @@ use protocol::error::TurnError;
 use protocol::event::Event;
 use protocol::id::ItemId;
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, Item, ItemBody, RefusedCall, Status, Step,
-    StepStatus, ToolCall, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, CompactionReason, Item, ItemBody, RefusedCall,
+    Status, Step, StepStatus, ToolCall, WebSearchAction,
 };
 use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::Value;
@@ -75,6 +75,7 @@ fn items() -> Vec<ItemBody> {
             output: "out".into(),
             exit_code,
             status,
+            source: CommandSource::Model,
         }));
         let changes = [
             (ChangeKind::Add, None),

@@ -131,6 +131,18 @@ pub struct TurnSteer {
     pub client_user_message_id: Option<String>,
 }
 
+/// A command that the user runs in a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellCommand {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// The command line, for the user's shell.
+    pub command: String,
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+}
+
 /// Which threads to list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

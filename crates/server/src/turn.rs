@@ -436,7 +436,7 @@ mod tests {
 
     use protocol::approval::{Answer, Subject};
     use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
-    use protocol::item::{Command, Status as ItemStatus, Step};
+    use protocol::item::{Command, CommandSource, Status as ItemStatus, Step};
     use protocol::usage::Usage;
     use protocol::user::{UserInput, UserMessage};
     use serde_json::Value;
@@ -629,7 +629,14 @@ mod tests {
         let command = |status| {
             let command = "/bin/sh -c ls".into();
             let (cwd, output) = (PathBuf::from("/w"), "out".into());
-            let body = ItemBody::Command(Command { command, cwd, output, exit_code: None, status });
+            let body = ItemBody::Command(Command {
+                command,
+                cwd,
+                output,
+                exit_code: None,
+                status,
+                source: CommandSource::Model,
+            });
             EngineItem { call_id: Some("c1".into()), ..item(0, body) }
         };
         let steps = vec![Step { text: "a".into(), status: StepStatus::InProgress }];
@@ -696,6 +703,7 @@ mod tests {
                 output: String::new(),
                 exit_code: None,
                 status,
+                source: CommandSource::Model,
             })
         };
         let patch = || ItemBody::FileChange {

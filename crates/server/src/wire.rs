@@ -5,7 +5,8 @@ use heddle::tools::HOST_SERVER;
 use log::cause;
 use protocol::error::{FailureFacts, TurnError as Failure};
 use protocol::item::{
-    Change, ChangeKind, Command, ItemBody, Status as ItemStatus, ToolCall, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, ItemBody, Status as ItemStatus, ToolCall,
+    WebSearchAction,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -527,7 +528,11 @@ impl Body {
             command: command.command.clone(),
             cwd: command.cwd.display().to_string(),
             process_id: None,
-            source: if begun { "agent" } else { "unifiedExecStartup" },
+            source: match (command.source, begun) {
+                (CommandSource::User, _) => "userShell",
+                (CommandSource::Model, true) => "agent",
+                (CommandSource::Model, false) => "unifiedExecStartup",
+            },
             status: status_name(command.status),
             command_actions: vec![json!({"type": "unknown", "command": script})],
             aggregated_output: (!begun && !command.output.is_empty())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use policy::{CommandRequest, Effect, Escalation, SandboxMode, Scene};
 use protocol::call::{Call, Report};
 use protocol::id::CallKey;
-use protocol::item::{Command, ItemBody, Status};
+use protocol::item::{Command, CommandSource, ItemBody, Status};
 use protocol::responses::OutputBody;
 use sandbox::{Io, Process, SpawnRequest};
 use serde::Deserialize;
@@ -356,6 +356,7 @@ fn item(argv: &[String], cwd: &Path, status: Status) -> Command {
         output: String::new(),
         exit_code: None,
         status,
+        source: CommandSource::Model,
     }
 }
 

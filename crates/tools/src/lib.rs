@@ -21,6 +21,7 @@ mod session;
 mod shell;
 mod spot;
 mod tool;
+mod user_shell;
 mod view_image;
 
 pub use checked::{ArgumentCheck, CheckedTool, Withdrawn};
@@ -38,4 +39,5 @@ pub use tool::{
     Annotations, HOST_SERVER, Progress, ProgressSender, Reply, Tool, ToolContext, ToolFuture,
     ToolInput, ToolOutput, ToolSpec, Workspace, progress_channel,
 };
+pub use user_shell::UserShell;
 pub use view_image::ViewImage;

@@ -34,7 +34,7 @@ pub(crate) fn render(
 }
 
 /// Returns the output; if it exceeds the budget, its middle is replaced by the number of omitted tokens.
-fn within_budget(output: &HeadTail, tokens_max: u64) -> String {
+pub(crate) fn within_budget(output: &HeadTail, tokens_max: u64) -> String {
     let text = output.to_text();
     let budget = usize::try_from(tokens_max.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
     if text.len() <= budget && output.omitted() == 0 {

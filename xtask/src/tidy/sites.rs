@@ -107,6 +107,7 @@ const KINDS: &[Kind] = &[
         signs: &["Process::spawn(", "Process::spawn_reading("],
         places: &[
             ("crates/tools/src/exec.rs", "the one place for a model: exec_command"),
+            ("crates/tools/src/user_shell.rs", "a command that the user runs themselves"),
             (
                 "crates/tools/src/login.rs",
                 "a login shell that prints its environment; no model is involved",

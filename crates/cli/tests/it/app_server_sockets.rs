@@ -347,6 +347,55 @@ fn nothing_that_was_accepted_is_lost() {
     assert!(last.contains("late 0") && last.contains("late 19"), "{last}");
 }
 
+/// A command that the user runs in a thread is a turn of its own, which the model reads about in the next one.
+#[test]
+fn commands_of_the_user() {
+    let (model, lab, server, runtime) = scene(json!([response([message("I see.")])]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        // The sandbox is the model's.
+        let thread = ann.start_thread(json!({"sandbox": "read-only"})).await;
+        let run = |command: &str| json!({"threadId": thread, "command": command});
+        let empty = ann.ask("thread/shellCommand", run(" ")).await;
+        assert_eq!(empty["code"], -32600, "{empty}");
+        assert_eq!(
+            ann.ask("thread/shellCommand", run("echo made | tee made.txt")).await,
+            json!({})
+        );
+        let begun = ann.told("item/started").await["item"].clone();
+        let ended = ann.told("item/completed").await["item"].clone();
+        for (item, status) in [(&begun, "inProgress"), (&ended, "completed")] {
+            assert_eq!((&item["source"], &item["status"]), (&json!("userShell"), &json!(status)));
+        }
+        assert_eq!((&ended["exitCode"], &ended["aggregatedOutput"]), (&json!(0), &json!("made\n")));
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "completed");
+        // One turn at a time; an interruption ends the command.
+        ann.ask("thread/shellCommand", run("touch begun.txt; sleep 1000")).await;
+        until("the command", || lab.workspace.read("begun.txt").ok());
+        let busy = ann.ask("thread/shellCommand", run("true")).await;
+        assert!(busy["message"].as_str().unwrap().contains("is running"), "{busy}");
+        ann.ask("turn/interrupt", json!({"threadId": thread, "turnId": ""})).await;
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "interrupted");
+        let timed = json!({"threadId": thread, "command": "sleep 1000", "timeoutMs": 50});
+        ann.ask("thread/shellCommand", timed).await;
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "completed");
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let read = ann.ask("thread/read", json!({"threadId": thread, "includeTurns": true})).await;
+        let turns = &read["thread"]["turns"];
+        assert_eq!(turns[0]["items"][0], ended, "as it was live");
+        assert_eq!(turns.as_array().unwrap().len(), 4, "{turns}");
+        assert_eq!(read["thread"]["preview"], "go");
+    });
+    let input = model.requests()[0].body["input"].to_string();
+    for words in
+        ["<user_shell_command>", "made", "aborted by user", "Ended by its timeout of 0.05 s"]
+    {
+        assert!(input.contains(words), "{words}: {input}");
+    }
+    assert_eq!(lab.workspace.read("made.txt").unwrap(), "made\n");
+}
+
 /// A call of a tool fails when nobody is left to run it.
 #[test]
 fn a_tool_that_nobody_runs_fails() {

@@ -607,6 +607,7 @@ impl<'a> World<'a> {
             Action::Sample(purpose) => self.observe_sample(purpose),
             Action::CloseStream => assert!(self.sampling.take().is_some(), "no stream is open"),
             Action::Run(call) => self.observe_run(call),
+            Action::RunUserCommand(call) => panic!("nobody asked for {call:?}"),
             Action::Ask(question) => self.observe_question(question),
             Action::Resume(key, answer) => {
                 assert_eq!(self.resuming.take(), Some((key, answer)), "not what was answered");

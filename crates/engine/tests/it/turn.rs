@@ -20,13 +20,14 @@ use engine::{
     Purpose, Report, ToolTraits, Turn, TurnOptions, TurnParts, UserTurnInput, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
+use protocol::call::UserCommand;
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::{DeltaPart, Event};
 use protocol::file::{Digest, FileKind, FilePart, FileReference};
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
-    Command, Decision, Item, ItemBody, Place, RefusedCall, Status, Step, StepStatus, ToolCall,
-    Verdict, WebSearchAction,
+    Command, CommandSource, Decision, Item, ItemBody, Place, RefusedCall, Status, Step, StepStatus,
+    ToolCall, Verdict, WebSearchAction,
 };
 use protocol::open::Open;
 use protocol::responses::{
@@ -173,6 +174,19 @@ impl Play {
         } else if input == "compact" {
             let parts = self.turn.take().unwrap().take_parts();
             self.turn = Some(Turn::start_compaction(parts.context, self.options.clone()));
+        } else if let Some(command) = input.strip_prefix("shell ") {
+            let (context, numbers) = match self.turn.take() {
+                Some(mut before) => {
+                    let TurnParts { context, numbers, .. } = before.take_parts();
+                    (context, numbers)
+                }
+                None => (Context::default(), Numbers::default()),
+            };
+            let setup =
+                if context.input().is_empty() { vec![user_message("setup")] } else { Vec::new() };
+            let options = TurnOptions { numbers, ..self.options.clone() };
+            let command = UserCommand { command: command.to_owned(), timeout_ms: None };
+            self.turn = Some(Turn::start_user_command(context, options, setup, command));
         } else if let Some(seconds) = input.strip_prefix("later ") {
             self.now_ms += seconds.parse::<u64>().unwrap() * 1000;
         } else if input == "history" {
@@ -477,6 +491,9 @@ fn brief_action(action: &Action, turn: &Turn) -> String {
             };
             format!("{kind} {} {} {} {}", call.key.0, call.call_id, call.name, call.payload.text())
         }
+        Action::RunUserCommand(call) => {
+            format!("run for the user {} {}", call.key.0, call.payload.text())
+        }
         Action::Ask(question) => {
             let item = question.item.map_or("nothing".to_owned(), |item| item.0.to_string());
             let timeout = question.timeout.as_secs();
@@ -551,6 +568,7 @@ fn shown(command: String) -> ItemBody {
         output: String::new(),
         exit_code: None,
         status: Status::InProgress,
+        source: CommandSource::Model,
     })
 }
 

@@ -26,8 +26,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, ViewImage,
-    Workspace,
+    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, UserShell,
+    ViewImage, Workspace,
 };
 
 use crate::error::Error;
@@ -196,6 +196,8 @@ pub(crate) fn thread(
         Some(live) => tools.with_live(live),
         None => tools,
     };
+    let user_shell = UserShell::new(Arc::clone(&workspace), Arc::clone(&sessions));
+    let tools = tools.with_user_shell(Arc::new(user_shell));
     let window = config.model_context_window.or(known.context_window);
     let options = ThreadOptions {
         clock,

@@ -22,6 +22,7 @@ use engine::prompt;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use protocol::approval::Answer;
+use protocol::call::UserCommand;
 use protocol::error::LimitKind;
 use protocol::event::Event;
 use protocol::file::Digest;
@@ -279,6 +280,12 @@ impl ServerSession {
                 leases = Vec::new();
                 let params = json!({"threadId": thread});
                 ("thread/compact/start", params, CompactionReason::Requested)
+            }
+            Work::RunCommand(UserCommand { command, timeout_ms }) => {
+                leases = Vec::new();
+                let params =
+                    json!({"threadId": thread, "command": command, "timeoutMs": timeout_ms});
+                ("thread/shellCommand", params, CompactionReason::Requested)
             }
             Work::Say(input) => {
                 let directory = &self.facts.directory;

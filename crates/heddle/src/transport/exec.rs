@@ -208,7 +208,11 @@ impl ExecSession {
 
     async fn turn(&self, turn: TurnRequest, events: &EventSink) -> Result<Ended, TransportError> {
         let TurnRequest { work, schema, limits, control, .. } = turn;
-        let Work::Say(input) = work else { return Err(unsupported("compaction")) };
+        let input = match work {
+            Work::Say(input) => input,
+            Work::Compact => return Err(unsupported("compaction")),
+            Work::RunCommand(_) => return Err(unsupported("a command of the user")),
+        };
         if let Some(limit) = limits.set().find(|limit| !self.can_limit(limit.kind)) {
             return Err(unsupported(match limit.kind {
                 LimitKind::Tokens => "a limit of tokens of a turn",

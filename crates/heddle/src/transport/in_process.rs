@@ -124,7 +124,10 @@ async fn run(session: Arc<LocalSession>, turn: TurnRequest, events: EventSink) -
     };
     match work {
         Work::Compact => {
-            thread.compact(&mut control, &mut sink).await;
+            thread.compact(id, &mut control, &mut sink).await;
+        }
+        Work::RunCommand(command) => {
+            thread.run_user_command(id, command, &mut control, &mut sink).await;
         }
         Work::Say(input) => {
             let LocalSession { library, facts, leases, .. } = &*session;

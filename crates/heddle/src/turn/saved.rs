@@ -274,8 +274,8 @@ mod tests {
     use protocol::error::{ErrorClass, Limit, LimitKind, RetryAdvice, TurnErrorCause};
     use protocol::event::DeltaPart;
     use protocol::item::{
-        Change, ChangeKind, Command, CompactionReason, RefusedCall, Status, ToolCall,
-        WebSearchAction,
+        Change, ChangeKind, Command, CommandSource, CompactionReason, RefusedCall, Status,
+        ToolCall, WebSearchAction,
     };
     use protocol::open::Raw;
     use protocol::persist::Persist;
@@ -302,6 +302,7 @@ mod tests {
                 output: "é\"\n".repeat(bytes),
                 exit_code: Some(1),
                 status,
+                source: CommandSource::Model
             })),
             (text(), status()).prop_map(|(output, status)| ItemBody::ToolCall(ToolCall {
                 server: "host".to_owned(),

@@ -19,8 +19,8 @@ use proptest::sample::select;
 use protocol::error::{ErrorClass, Limit, LimitKind, RetryAdvice, TurnError, TurnErrorCause};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, Decision, Item, ItemBody, Place, RefusedCall,
-    RuleSource, Status, ToolCall, Verdict, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, CompactionReason, Decision, Item, ItemBody, Place,
+    RefusedCall, RuleSource, Status, ToolCall, Verdict, WebSearchAction,
 };
 use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
@@ -75,13 +75,15 @@ fn command() -> BoxedStrategy<Command> {
         text(),
     ];
     let path = prop_oneof!["/[ -~é]{0,12}", Just(String::new())];
-    (line, path, text(), any::<Option<i32>>(), status())
-        .prop_map(|(command, cwd, output, exit_code, status)| Command {
+    let source = select(vec![CommandSource::Model, CommandSource::User]);
+    (line, path, text(), any::<Option<i32>>(), status(), source)
+        .prop_map(|(command, cwd, output, exit_code, status, source)| Command {
             command,
             cwd: PathBuf::from(cwd),
             output,
             exit_code,
             status,
+            source,
         })
         .boxed()
 }
@@ -508,8 +510,7 @@ proptest! {
             cwd: "/".into(),
             output,
             exit_code: None,
-            status: Status::Completed,
-        });
+            status: Status::Completed, source: CommandSource::Model });
         let mut item = LoggedItem::new("c".into(), LoggedBody::Item(command(cut)));
         item.output_in_call = Some(in_call);
         prop_assert!(item.restore_output(&call));

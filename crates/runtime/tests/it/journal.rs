@@ -15,7 +15,7 @@ use protocol::call::Report;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use protocol::id::ThreadId;
-use protocol::item::{Command, ItemBody, Status};
+use protocol::item::{Command, CommandSource, ItemBody, Status};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
     Clock, EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
@@ -145,6 +145,7 @@ impl Tool for Print {
                 output: String::new(),
                 exit_code: None,
                 status: Status::InProgress,
+                source: CommandSource::Model,
             };
             context.report(Report::Started(ItemBody::Command(command.clone()))).await;
             command.output.clone_from(&output);

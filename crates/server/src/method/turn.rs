@@ -1,13 +1,16 @@
 //! Turns: start, steer, interrupt, compact.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Answered, Call, open, thread};
 use crate::message::RpcError;
 use crate::past::preview;
 use crate::request::{
-    OfThread, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
+    OfThread, ShellCommand, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
 };
+use crate::thread::ThreadState;
 
 /// Starts a turn, or adds the input to the one that is running.
 pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcError> {
@@ -99,16 +102,40 @@ pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcErr
     let loaded = call.hub.loaded(of.thread_id)?;
     open::renew(&call.hub, &loaded).await?;
     let mut state = loaded.lock();
-    if let Some(active) = state.turn_id() {
-        return Err(RpcError::invalid(format!(
-            "the turn {active} is running: wait for its end, or interrupt it"
-        )));
-    }
+    refuse_while_active(&state)?;
     let turn = state.open.compact();
     state.begin(&turn, None, heddle::now_ms());
     let answered = call.answer(&json!({}));
     state.send(turn)?;
     Ok(answered)
+}
+
+/// Starts a turn that runs a command of the user's own. The client is trusted as the user is, so nothing is asked and there
+/// is no sandbox; what a model wrote must not get here.
+pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answered, RpcError> {
+    let ShellCommand { thread_id, command, timeout_ms } = run;
+    let _gate = call.hub.gate(thread_id).await;
+    let loaded = call.hub.loaded(thread_id)?;
+    if command.trim().is_empty() {
+        return Err(RpcError::invalid("command must not be empty"));
+    }
+    open::renew(&call.hub, &loaded).await?;
+    let mut state = loaded.lock();
+    refuse_while_active(&state)?;
+    let turn = state.open.run_command(command, timeout_ms.map(Duration::from_millis));
+    state.begin(&turn, None, heddle::now_ms());
+    let answered = call.answer(&json!({}));
+    state.send(turn)?;
+    Ok(answered)
+}
+
+fn refuse_while_active(state: &ThreadState) -> Result<(), RpcError> {
+    match state.turn_id() {
+        None => Ok(()),
+        Some(active) => Err(RpcError::invalid(format!(
+            "the turn {active} is running: wait for its end, or interrupt it"
+        ))),
+    }
 }
 
 fn unexpected(expected: &str, active: &str) -> RpcError {

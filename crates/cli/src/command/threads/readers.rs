@@ -15,7 +15,8 @@ use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
-    Change, ChangeKind, Command, Item, ItemBody, RefusedCall, Status, ToolCall, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, Item, ItemBody, RefusedCall, Status, ToolCall,
+    WebSearchAction,
 };
 use protocol::open::Raw;
 use protocol::persist::Persist;
@@ -213,6 +214,7 @@ impl Live {
                     output: output.clone(),
                     exit_code: (status != Status::Declined).then_some(1),
                     status,
+                    source: CommandSource::Model,
                 });
                 self.item(Some(call.clone()), body);
                 let is_refused = status == Status::Declined;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use protocol::item::{
-    Change, ChangeKind, Command, CompactionReason, ItemBody, Status, ToolCall, WebSearchAction,
+    Change, ChangeKind, Command, CommandSource, CompactionReason, ItemBody, Status, ToolCall,
+    WebSearchAction,
 };
 use protocol::user::{TextElement, UserInput, UserMessage};
 use serde::Deserialize;
@@ -50,6 +51,8 @@ pub(crate) enum WireBody {
         #[serde(default)]
         exit_code: Option<i32>,
         status: WireStatus,
+        #[serde(default)]
+        source: Option<String>,
     },
     FileChange {
         changes: Vec<WireChange>,
@@ -143,15 +146,24 @@ impl WireItem {
             WireBody::AgentMessage { text } => ItemBody::AgentMessage { text: text.into() },
             WireBody::Plan { text } => ItemBody::Plan { text: text.into() },
             WireBody::Reasoning { summary, content } => ItemBody::Reasoning { summary, content },
-            WireBody::CommandExecution { command, cwd, aggregated_output, exit_code, status } => {
-                ItemBody::Command(Command {
-                    command,
-                    cwd,
-                    output: aggregated_output.unwrap_or_default(),
-                    exit_code,
-                    status: status.into(),
-                })
-            }
+            WireBody::CommandExecution {
+                command,
+                cwd,
+                aggregated_output,
+                exit_code,
+                status,
+                source,
+            } => ItemBody::Command(Command {
+                command,
+                cwd,
+                output: aggregated_output.unwrap_or_default(),
+                exit_code,
+                status: status.into(),
+                source: match source.as_deref() {
+                    Some("userShell") => CommandSource::User,
+                    _ => CommandSource::Model,
+                },
+            }),
             WireBody::FileChange { changes, status } => ItemBody::FileChange {
                 changes: changes.into_iter().map(Change::from).collect(),
                 status: status.into(),

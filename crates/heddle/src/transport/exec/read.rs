@@ -8,7 +8,9 @@ use protocol::error::TurnErrorCause;
 use protocol::event::{DeltaPart, Event};
 use protocol::exec::{self, Details, Failure, Line, Streamed, ThreadEvent, ThreadItem};
 use protocol::id::{ItemId, ThreadId};
-use protocol::item::{Change, Command, Item, ItemBody, Status, Step, StepStatus, ToolCall};
+use protocol::item::{
+    Change, Command, CommandSource, Item, ItemBody, Status, Step, StepStatus, ToolCall,
+};
 use protocol::open::{Open, Raw};
 use protocol::usage::{TurnUsage, Usage};
 use serde::Deserialize;
@@ -346,6 +348,7 @@ impl ExecReader {
                     output: aggregated_output,
                     exit_code,
                     status,
+                    source: CommandSource::Model,
                 })
             }
             Details::FileChange { changes, status, error } => ItemBody::FileChange {
