@@ -34,11 +34,12 @@
 //! | [`Event::FileSent`](crate::events::Event::FileSent) | yes | no | no |
 //! | a process for | - | each turn | all threads |
 //!
-//! A program that calls [`Heddle::from_env`](crate::Heddle::from_env) need not be changed for that: the environment variable
-//! `HEDDLE_TRANSPORT` may be `exec:PROGRAM`, `app-server:PROGRAM`, or where a server listens: `unix://PATH`, `ws://HOST:PORT`.
-//! Answers follow their [schema](crate::structured_output) over all of them.
+//! A program that calls [`Heddle::from_env`](crate::Heddle::from_env) need not be changed to use another transport: the
+//! environment variable `HEDDLE_TRANSPORT` may be `exec:PROGRAM`, `app-server:PROGRAM`, or the address of a server:
+//! `unix://PATH`, `ws://HOST:PORT`. Answers conform to their [schema](crate::structured_output) over all transports.
 //!
-//! What a transport cannot do is an error when the thread is opened, or the turn started; nothing is left out silently.
+//! A feature that a transport lacks is an error when the thread is opened or the turn is started; nothing is left out
+//! silently.
 
 mod app_server;
 mod checked;
@@ -85,7 +86,7 @@ pub const VARIABLE: &str = "HEDDLE_TRANSPORT";
 /// A way to run threads: [`InProcess`], [`Exec`] or [`AppServer`].
 pub trait Transport: sealed::Open + fmt::Debug + Send + Sync {}
 
-/// What a transport needs of its [`Heddle`](crate::Heddle).
+/// The parts of a [`Heddle`](crate::Heddle) that its transport needs.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     pub(crate) host: Arc<HostEnv>,
@@ -98,7 +99,7 @@ pub(crate) mod sealed {
     use super::{OpenFuture, Surroundings};
     use crate::spec::ThreadSpec;
 
-    /// Opens threads.
+    /// Opens threads. It is in a private module, so that only this crate implements it.
     pub trait Open {
         fn open(&self, surroundings: Surroundings, spec: ThreadSpec) -> OpenFuture<'_>;
     }
@@ -110,21 +111,21 @@ pub type OpenFuture<'a> =
 
 /// An open thread of a transport.
 pub trait Session: fmt::Debug + Send + Sync {
-    /// Returns the id of the thread, once it is known.
+    /// Returns the id of the thread; none until it is known.
     fn id(&self) -> Option<ThreadId>;
-    /// Returns what was determined when it was opened, if the transport says it.
+    /// Returns the properties that were determined when it was opened, if the transport reports them.
     fn facts(&self) -> Option<&ThreadFacts>;
     /// Returns the directory in which commands run.
     fn directory(&self) -> &Path;
-    /// Returns what the user should know about opening it.
+    /// Returns the notices from opening it, for the user.
     fn notices(&self) -> &[Notice];
-    /// Runs a turn; it does nothing but while the future is polled.
+    /// Runs a turn; it makes progress only while the future is polled.
     fn run(self: Arc<Self>, turn: TurnRequest, events: EventSink) -> Running;
-    /// Returns whether something was added to a turn too late for it.
+    /// Returns whether input was added to a turn after its last request.
     fn has_unsaid(&self) -> bool {
         false
     }
-    /// Returns the number of items in the history, if that is known.
+    /// Returns the number of items in the history, if it is known.
     fn history_len(&self) -> Option<usize>;
     /// Returns whether a limit of this kind can end a turn in the middle.
     fn can_limit(&self, kind: LimitKind) -> bool;
@@ -134,7 +135,7 @@ pub trait Session: fmt::Debug + Send + Sync {
     fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>>;
 }
 
-/// What a turn is to do.
+/// The input, limits and controls of a turn that is to be run.
 pub struct TurnRequest {
     pub(crate) id: String,
     pub(crate) work: Work,
@@ -143,17 +144,17 @@ pub struct TurnRequest {
     pub(crate) control: mpsc::Receiver<Control>,
 }
 
-/// The kinds of turns.
+/// What a turn does: answer a message, or compact the history.
 pub(crate) enum Work {
     Say(Input),
     Compact,
     RunCommand(UserCommand),
 }
 
-/// A turn that runs.
+/// The future of a running turn.
 pub type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
-/// How a turn ended, besides what its events say.
+/// How a turn ended, in addition to its events.
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// Another turn of the thread is running.
@@ -162,13 +163,13 @@ pub enum Ended {
     Closed,
     /// A file of the message could not be staged, so the turn did not start.
     NotAttached(Arc<StageError>),
-    /// The turn ran, to whatever end its events report.
+    /// The turn ran; its events report how it ended.
     Ran {
         /// Tokens used by the thread before the turn.
         before: Usage,
         /// Tokens used by the thread including the turn.
         now: Usage,
     },
-    /// The program that ran it failed.
+    /// The program that ran the turn failed.
     Lost(TransportError),
 }

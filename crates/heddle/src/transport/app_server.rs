@@ -59,14 +59,14 @@ use crate::transport::{
 };
 use crate::turn::{EventSink, LimitWatch, TurnLimits};
 
-/// Runs all threads in one process, `heddle app-server` or the same of the reference, which stays warm between turns.
+/// Runs all threads in one process, `heddle app-server` or `codex app-server`, which keeps running between turns.
 ///
-/// Cheap to clone; all clones use the same process. It ends when the last clone and the last thread are dropped. If it ends
-/// earlier, every running turn fails with what it printed, and so does everything later: start another one.
+/// Cheap to clone; all clones use the same process. It ends when the last clone and the last thread are dropped. If it
+/// ends earlier, every running turn and every later one fails with an error that has its stderr: start another server.
 ///
-/// * Messages of a thread are read while its turn is polled. A turn that is not polled for long makes the server wait, and
+/// * Messages of a thread are read while its turn is polled. If a turn is not polled for long, the server waits, and
 ///   with it the other threads of the connection.
-/// * Tools of the host program are those that were there when the thread began.
+/// * The model can call the tools of the host program that existed when the thread began.
 /// * A judge and a model of the host program are not possible.
 #[derive(Clone, Debug)]
 pub struct AppServer {
@@ -76,15 +76,15 @@ pub struct AppServer {
 }
 
 impl AppServer {
-    /// Starts the program and introduces this client to it.
+    /// Starts the program, and initializes the connection to it.
     pub async fn start(program: impl Into<Program>) -> Result<Self, TransportError> {
         let program = program.into();
         let connection = Connection::start(&program)?;
         Self::introduce(connection, program.client_name(), |said| program.too_old(said)).await
     }
 
-    /// Connects to an app-server that is running, on a socket: many programs can use the same threads. They go on when
-    /// this program is gone, but for turns whose [`Turn`](crate::Turn) is dropped.
+    /// Connects to an app-server that is running, on a socket, so that many programs can use the same threads. The
+    /// threads go on when this program has exited, except for turns whose [`Turn`](crate::Turn) was dropped.
     pub async fn connect(address: ServerAddress) -> Result<Self, TransportError> {
         let connection = Connection::open(&address).await?;
         let old = |said: &str| too_old(address.to_string(), said);
@@ -102,13 +102,13 @@ impl AppServer {
         let answer = connection.request("initialize", params).await?;
         let Introduction { user_agent } =
             serde_json::from_str(answer.get()).unwrap_or_else(|_| Introduction::default());
-        // It begins with the name of the client and the version of the server.
+        // The user agent begins with the name of the client and the version of the server.
         let server = user_agent.split_whitespace().next().unwrap_or_default();
         if version(server).is_none() {
             return Err(old(&user_agent));
         }
         connection.send(&json!({"method": "initialized"}));
-        // Where the reference has the name of the terminal.
+        // In this place the reference has the name of the terminal.
         let heddle = user_agent.contains(") heddle/");
         Ok(Self { connection: Arc::new(connection), heddle })
     }
@@ -149,7 +149,7 @@ async fn open_session(
     let (own, registries) = (std::mem::take(&mut spec.tools), std::mem::take(&mut spec.registries));
     let tools = DynamicTools::new(own, registries)?;
     let mut request = open::OpenRequest::new(&surroundings.host, spec, approver.is_some())?;
-    // A thread that goes on has the tools that it began with.
+    // A thread that is resumed or forked keeps the tools that it began with.
     if request.method == "thread/start" && !tools.specs().is_empty() {
         request.params["dynamicTools"] = tools.specs().into();
     }
@@ -186,7 +186,7 @@ struct ServerSession {
     usage: Mutex<Usage>,
     /// Locked while a turn runs.
     running: Arc<tokio::sync::Mutex<()>>,
-    /// Whether the running turn is one that was dropped, and will end soon.
+    /// Whether the caller has dropped the running turn, so that it ends soon.
     abandoned: Arc<AtomicBool>,
     closed: AtomicBool,
 }
@@ -197,7 +197,7 @@ impl fmt::Debug for ServerSession {
     }
 }
 
-/// The way to the server, and back.
+/// The connection to the server, and the messages from it.
 #[derive(Clone, Debug)]
 struct Wire {
     connection: Arc<Connection>,
@@ -225,7 +225,7 @@ impl Session for ServerSession {
         Box::pin(async move {
             let locked = match Arc::clone(&self.running).try_lock_owned() {
                 Ok(locked) => locked,
-                // It was told to end, and does.
+                // The turn was dropped, so its end is near.
                 Err(_) if self.abandoned.load(Ordering::SeqCst) => {
                     Arc::clone(&self.running).lock_owned().await
                 }
@@ -247,7 +247,7 @@ impl Session for ServerSession {
     }
 
     fn kill_commands(&self) {
-        // They are the server's, and end with it.
+        // The commands run in the server, and end with it.
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>> {
@@ -273,7 +273,7 @@ impl ServerSession {
         let before = self.used();
         let mut watched = limits;
         let thread = self.facts.id.to_string();
-        // The server reads them at some time during the turn.
+        // The server reads the files at some time during the turn.
         let leases: Vec<Attachment>;
         let (method, params, compaction) = match work {
             Work::Compact => {
@@ -306,7 +306,7 @@ impl ServerSession {
                     params["clientUserMessageId"] = id.into();
                 }
                 if let Some(schema) = schema {
-                    // The reference does not know it, and leaves it out.
+                    // The reference ignores this field.
                     if let Some(retries) = schema.check.retries() {
                         params["outputRetries"] = retries.into();
                     }
@@ -314,7 +314,7 @@ impl ServerSession {
                         serde_json::from_str(schema.json.get()).unwrap_or_default();
                 }
                 if self.heddle {
-                    // It counts for itself, and tells tokens only at the end.
+                    // heddle enforces these limits itself, and reports tokens only at the end.
                     let TurnLimits { tokens, calls, requests, time: _ } = limits;
                     params["heddleLimits"] =
                         json!({"tokens": tokens, "calls": calls, "requests": requests});
@@ -355,7 +355,7 @@ impl ServerSession {
     }
 }
 
-/// Returns the inputs of a turn. The protocol has none for documents.
+/// Returns the inputs of a turn. The protocol has no input for PDFs.
 fn write_input(
     input: &Input,
     texts: &HashMap<Digest, String>,
@@ -376,7 +376,8 @@ fn write_input(
     input.given().map(write).collect()
 }
 
-/// A turn that the server runs. If it is dropped before its end, it is interrupted, and the next turn waits for that.
+/// A turn that the server runs. If it is dropped before its end, it is interrupted, and the next turn waits for its
+/// end.
 #[derive(Debug)]
 struct RunningTurn {
     thread: String,
@@ -401,7 +402,7 @@ impl RunningTurn {
 impl Drop for RunningTurn {
     fn drop(&mut self) {
         let Some(locked) = self.locked.take() else { return };
-        // Without an id it is whatever turn runs.
+        // Without an id, this interrupts whatever turn is running.
         let params = json!({"threadId": self.thread, "turnId": ""});
         self.wire.connection.post("turn/interrupt", params);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -418,7 +419,7 @@ impl Drop for RunningTurn {
                     }
                 }
             };
-            // A server that does not end it now refuses the next one.
+            // If the server does not end the turn in time, it refuses the next one.
             let _ = timeout(INTERRUPT_PATIENCE, ended).await;
             wire.mailbox.shut();
             abandoned.store(false, Ordering::SeqCst);
@@ -427,15 +428,15 @@ impl Drop for RunningTurn {
     }
 }
 
-/// What a server wants of its client.
+/// An answer to a request of the server, while it is being worked out.
 enum Wanted {
-    /// The answer to a question.
+    /// The approver's answer to a question.
     Answer(Asked),
-    /// The output of a tool.
+    /// The output of a tool of the host program.
     Output(Called),
 }
 
-/// A running turn, and what is read of it.
+/// A running turn: reads its messages, answers its requests, and watches its limits.
 struct Watch<'a> {
     wire: &'a Wire,
     thread: &'a str,
@@ -446,9 +447,9 @@ struct Watch<'a> {
     questions: Questions,
     tools: &'a DynamicTools,
     approver: Option<&'a Arc<dyn Approver>>,
-    /// Until when an interrupted turn may end by itself.
+    /// The deadline for an interrupted turn to end by itself.
     give_up: Option<Instant>,
-    /// When the server last said something, or got what it had asked for.
+    /// When the server last sent a message, or got an answer to its request.
     heard: Instant,
 }
 
@@ -460,7 +461,7 @@ impl Watch<'_> {
         let (mut open, mut calls) = (FuturesUnordered::new(), FuturesUnordered::new());
         while !self.reader.is_over() {
             self.events.room().await;
-            // It waits for this side then.
+            // The server is silent while it waits for this side.
             let may_wait = !open.is_empty() || !calls.is_empty();
             tokio::select! {
                 biased;
@@ -495,7 +496,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Takes the next message, which must come in time unless the server may wait.
+    /// Takes the next message, which must arrive in time unless the server itself waits for an answer.
     async fn next_message(&self, may_wait: bool) -> Result<Incoming, TransportError> {
         let (connection, mailbox) = (&self.wire.connection, &self.wire.mailbox);
         let Some(end) = self.heard.checked_add(connection.silence()).filter(|_| !may_wait) else {
@@ -503,7 +504,8 @@ impl Watch<'_> {
         };
         match timeout_at(end, mailbox.take()).await {
             Ok(message) => message,
-            // What came while nobody listened is only seen once the runtime has looked.
+            // A message that arrived while the turn was not polled is seen only after the runtime has polled the
+            // socket.
             Err(_) => match timeout(LATE_TIMEOUT, mailbox.take()).await {
                 Ok(message) => message,
                 Err(_) => Err(connection.silent()),
@@ -534,7 +536,7 @@ impl Watch<'_> {
         self.wire.connection.post("turn/interrupt", params);
     }
 
-    /// Reads a message; returns what the server wants, if it wants something.
+    /// Reads a message; returns the answer to work out, if it is a request of the server.
     fn message(&mut self, message: Incoming) -> Result<Option<Wanted>, TransportError> {
         let Incoming { method, params, id, sent_ms } = message;
         let Some(id) = id else {
@@ -585,7 +587,7 @@ impl Watch<'_> {
         }
     }
 
-    /// A question was answered by another client, or is not open any more.
+    /// Closes a question that another client has answered, or that is not open any more.
     fn resolved(&mut self, params: &str) {
         if let Some(event) = self.questions.withdraw(params) {
             self.events.push(event);

@@ -1,8 +1,8 @@
-//! [`Checked`]: answers of another program follow their schema, whether that program checks them or not.
+//! [`Checked`]: checks the answers of another program against their schema.
 //!
-//! The reference sends a schema to the provider and believes it. So each answer is checked here, too; a wrong one is
-//! followed by another turn of the thread that says what is wrong, and the caller sees all of them as one. heddle checks
-//! by itself, and then there is nothing left to do.
+//! The reference sends a schema to the provider and does not check the answer. So each answer is checked here. After a
+//! wrong answer, another turn of the thread tells the model what is wrong, and the caller sees all of these turns as
+//! one. If the other program is heddle, it has checked the answer itself, and no further turn follows.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use crate::thread::ThreadFacts;
 use crate::transport::{Ended, Running, Session, TurnRequest, Work};
 use crate::turn::{CONTROL_MAX, EventSink, TurnLimits, reached};
 
-/// Whether a thread can have another turn.
+/// Whether a thread can have more than one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turns {
     Many,
@@ -48,7 +48,7 @@ impl Checked {
         Self { inner, turns, running: tokio::sync::Mutex::new(()) }
     }
 
-    /// Runs a turn, and others after it until its answer is right.
+    /// Runs a turn, and more turns after it until the answer conforms to the schema.
     async fn run_checked(&self, turn: TurnRequest, events: EventSink) -> Ended {
         let schema = match &turn {
             TurnRequest { schema: Some(schema), work: Work::Say(_), .. } => schema.clone(),
@@ -78,7 +78,7 @@ impl Checked {
                 }
                 answers.elapsed = began.elapsed();
                 while let Poll::Ready(Some(control)) = control.poll_recv(context) {
-                    // It is as long as the queue it comes from, and read whenever the turn is polled.
+                    // The queue is as long as the one that is read here, and is emptied whenever the turn is polled.
                     let _: Result<(), mpsc::error::TrySendError<Control>> =
                         sender.try_send(control);
                 }
@@ -94,7 +94,8 @@ impl Checked {
                         events.push(event);
                     });
                 }
-                // It may wait until they are read, and with nothing to read the caller does not come back by itself.
+                // The inner turn may wait until its events are read. If none of them was passed on, the caller has
+                // nothing to read and would not poll again by itself.
                 if taken > 0 && passed == 0 && ended.is_pending() {
                     context.waker().wake_by_ref();
                 }
@@ -165,14 +166,14 @@ impl fmt::Debug for Checked {
     }
 }
 
-/// Makes one turn of several, of which all but the last had a wrong answer. Pure.
+/// Joins several turns to one, of which all but the last had a wrong answer. Pure.
 #[derive(Debug)]
 struct Answers {
     check: AnswerCheck,
     retries: u32,
-    /// The limits of the whole.
+    /// The limits of all turns together.
     whole: TurnLimits,
-    /// What is left of them.
+    /// The limits of the current turn: what is left of the whole.
     limits: TurnLimits,
     /// Time since the current turn began.
     elapsed: Duration,
@@ -181,11 +182,11 @@ struct Answers {
     /// How often the model was asked to correct its answer.
     corrections: u32,
     answer: Option<Arc<str>>,
-    /// What is wrong with the answer, if the turn goes on.
+    /// What is wrong with the answer, if another turn follows.
     wrong: Option<String>,
     /// Tokens of the turns before this one.
     usage: Usage,
-    /// What the numbers of items of this turn begin at.
+    /// Number of the first item of this turn.
     first_item: u64,
     next_item: u64,
 }
@@ -208,7 +209,7 @@ impl Answers {
         }
     }
 
-    /// Passes an event on, unless it is not of the turn that the caller sees.
+    /// Passes an event on, unless it belongs to a correction that the caller does not see.
     fn pass(&mut self, event: Event, sink: &mut impl FnMut(Event)) {
         let follows = self.corrections > 0;
         sink(match event {
@@ -276,7 +277,7 @@ impl Answers {
                 if let Some(used) = &mut error.usage {
                     used.turn += self.usage;
                 }
-                // The caller knows the limit of the whole, not what was left of it.
+                // The caller knows the limit of all turns together, not what was left of it.
                 if let Some(limit) = &mut error.limit
                     && self.limits.of(limit.kind) == Some(*limit)
                     && let Some(whole) = self.whole.of(limit.kind).filter(|whole| whole != limit)
@@ -299,11 +300,11 @@ impl Answers {
         });
     }
 
-    /// Returns the limits of a turn that follows this one, which used so many tokens; none if nothing is left of one.
+    /// Returns the limits of a turn that follows this one, which used so many tokens; none if a limit is used up.
     fn rest_of_limits(&mut self, tokens: u64) -> Option<TurnLimits> {
         let calls = std::mem::take(&mut self.calls);
         let TurnLimits { time, tokens: tokens_max, calls: calls_max, requests } = self.limits;
-        // Each turn makes a request at least; no transport says how many.
+        // Each turn makes at least one request; no transport reports how many.
         let rest = TurnLimits {
             time: time.map(|max| max.saturating_sub(self.elapsed)),
             tokens: tokens_max.map(|max| max.saturating_sub(tokens)),
@@ -315,7 +316,7 @@ impl Answers {
         (!used_up).then_some(rest)
     }
 
-    /// Numbers an item; none if it is what this side told the model.
+    /// Numbers an item; returns none for a correction, which the user has not written.
     fn item(&mut self, mut item: Item, follows: bool) -> Option<Item> {
         item.id = self.number(item.id);
         let told = follows && matches!(item.body, ItemBody::UserMessage(_));
@@ -328,7 +329,7 @@ impl Answers {
         ItemId(number)
     }
 
-    /// Returns what to tell the model after a turn, if its answer was wrong.
+    /// Returns the message to the model after a turn with a wrong answer.
     fn correction(&mut self) -> Option<String> {
         let why = self.wrong.take()?;
         self.corrections += 1;

@@ -1,4 +1,4 @@
-//! The transport that the environment of a program chooses.
+//! The transport that the environment variable `HEDDLE_TRANSPORT` chooses.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) fn transport(value: Option<&str>) -> Result<Arc<dyn Transport>, Error
     }
 }
 
-/// An app-server that is started, or connected to, with the first thread.
+/// An app-server that is started, or connected to, when the first thread is opened.
 #[derive(Debug)]
 struct StartedLater {
     server: Server,

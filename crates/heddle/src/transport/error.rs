@@ -1,4 +1,4 @@
-//! [`TransportError`]: what can go wrong with a program that runs the turns.
+//! [`TransportError`]: the failures of a program that runs turns.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,9 +10,9 @@ pub enum TransportError {
     /// The program could not be started: install it, or give the path of another one.
     #[error("`{program}` cannot be started: {reason}; install it, or give the path of the program")]
     NotStarted {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
-        /// What the operating system said.
+        /// The message of the operating system.
         reason: String,
     },
     /// The program is too old, or does not say its version: update it.
@@ -20,9 +20,9 @@ pub enum TransportError {
         "`{program}` is too old: it says `{found}`, and {needed} or newer is needed; update it"
     )]
     Version {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
-        /// What it said when it was asked for its version.
+        /// What it printed as its version.
         found: String,
         /// The oldest version that works.
         needed: String,
@@ -30,87 +30,87 @@ pub enum TransportError {
     /// The files that a turn needs could not be written.
     #[error("the files of the turn cannot be written to the temporary directory: {reason}")]
     NotPrepared {
-        /// What the operating system said.
+        /// The message of the operating system.
         reason: String,
     },
     /// The program ended before the turn did.
     #[error("`{program}` {exit} before the turn was over{printed}")]
     Exited {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
         /// How it ended.
         exit: Exit,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
-    /// The program completed the turn and then said, by how it ended, that it has failed.
+    /// The program completed the turn, but then exited with an error.
     #[error("`{program}` {exit} after the turn was completed{printed}")]
     FailedAtEnd {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
         /// How it ended.
         exit: Exit,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
     /// The program printed something that is not a message of the protocol.
     #[error("`{program}` printed a line that cannot be read: {reason}: `{line}`{printed}")]
     Malformed {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
         /// Why the line cannot be read.
         reason: String,
         /// The beginning of the line, with control characters made visible.
         line: String,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
     /// The program printed a line that is longer than allowed: raise the limit if that is intended.
     #[error("`{program}` printed a line of more than {limit} bytes, which is the limit{printed}")]
     LineTooLong {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
         /// The limit in bytes.
         limit: usize,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
     /// The connection broke: the program closed its input or output, or its socket.
     #[error("the connection to `{program}` broke: {reason}{printed}")]
     Disconnected {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
-        /// What happened.
+        /// How the connection broke.
         reason: String,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
-    /// The program said nothing for too long, and was ended.
+    /// The program sent nothing for too long, and was ended.
     #[error("`{program}` said nothing for {} s while {waiting_for}{printed}", waited.as_secs_f32())]
     TimedOut {
-        /// The program, as it was given.
+        /// The program or the address, as it was given.
         program: String,
-        /// How long it was waited for.
+        /// How long the library has waited for it.
         waited: Duration,
-        /// What it was waited for, as a clause.
+        /// What was going on meanwhile, as a clause: "a turn was running".
         waiting_for: &'static str,
-        /// What it printed on stderr.
+        /// The output of the program on stderr.
         printed: Printed,
     },
     /// The program refused a request.
     #[error("the program refused the request: {message}")]
     Refused {
-        /// Its number for the error.
+        /// The JSON-RPC error code of the refusal.
         code: i64,
-        /// Its reason.
+        /// The message of the program.
         message: String,
     },
-    /// This transport cannot do what was asked for: use another one.
+    /// This transport lacks a feature that was requested: use another transport.
     #[error("{what} cannot be used over {transport}; {instead}")]
     Unsupported {
-        /// What was asked for.
+        /// The feature that was requested.
         what: String,
-        /// Name of the transport.
+        /// Name of the transport, for messages.
         transport: &'static str,
         /// What to do instead.
         instead: &'static str,
@@ -118,7 +118,7 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// Returns whether the same may succeed if it is tried again.
+    /// Returns whether the same operation may succeed if it is tried again.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Exited { exit: Exit::Signal(_), .. }
@@ -144,7 +144,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Nobody can tell.
+    /// In a way that the operating system does not report.
     Unknown,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What a program printed on stderr: its beginning and its end, without secrets.
+/// The output of a program on stderr: its beginning and its end, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed(pub(crate) String);
 

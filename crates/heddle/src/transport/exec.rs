@@ -37,24 +37,25 @@ use crate::transport::{
 };
 use crate::turn::{EventSink, LimitWatch, TurnLimits};
 
-/// Runs each turn as a process of its own: `heddle exec --json`, or the same of the reference.
+/// Runs each turn as a process of its own: `heddle exec --json` or `codex exec --json`.
 ///
-/// The prompt goes to its stdin, and its stdout is read only while the turn is polled, so a slow reader makes the program
-/// wait. An interrupted turn is one whose process gets SIGINT; a dropped one, too, and it is killed if it does not end.
+/// The prompt goes to its stdin, and its stdout is read only while the turn is polled, so a slow reader makes the
+/// program wait. When a turn is interrupted or dropped, its process gets SIGINT; it is killed if it does not end.
 ///
-/// * A new thread has no id until its first turn has begun, and a resumed one works in the directory of its
-///   [`Heddle`](crate::Heddle), unless the spec says another.
-/// * The lines say how many tokens the thread has used. So the first turn of a resumed thread that is completed counts
-///   what came before it, too. Of a turn that fails or is interrupted, only heddle says what it has used; with the
-///   reference, the next turn counts that.
-/// * Tools, an approver, a judge, a model, compaction and steering are not possible: there is nothing they could reach.
+/// * A new thread has no id until its first turn has begun. A resumed thread works in the directory of its
+///   [`Heddle`](crate::Heddle), unless the spec names another one.
+/// * The program reports how many tokens the whole thread has used. So the first turn of a resumed thread that is
+///   completed also counts the tokens before it. For a turn that fails or is interrupted, only heddle reports the
+///   tokens; with the reference, the next turn counts them.
+/// * Tools, an approver, a judge, a model, compaction and steering are not possible, as the program has no way to call
+///   back.
 #[derive(Clone, Debug)]
 pub struct Exec {
     program: Program,
 }
 
 impl Exec {
-    /// Runs turns with this program: a [`Program`], or its path or name.
+    /// Creates a transport that runs turns with this program: a [`Program`], or its path or name.
     pub fn new(program: impl Into<Program>) -> Self {
         Self { program: program.into() }
     }
@@ -135,16 +136,17 @@ struct ExecSession {
     library: Library,
     /// Locked while a turn runs.
     running: tokio::sync::Mutex<()>,
-    /// Locked until the process of a turn is gone, which has the thread open; that of a dropped turn has some time to go.
+    /// Locked until the process of a turn is gone, as it has the thread open; the process of a dropped turn takes a
+    /// while.
     process: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<SessionState>,
 }
 
 #[derive(Debug)]
 struct SessionState {
-    /// What the next run begins with.
+    /// How the next run opens the thread.
     from: Start,
-    /// Tokens that the thread has used, as far as its runs have said.
+    /// Tokens that the thread has used, as far as its runs have reported.
     usage: Usage,
     closed: bool,
 }
@@ -184,12 +186,12 @@ impl Session for ExecSession {
     }
 
     fn can_limit(&self, kind: LimitKind) -> bool {
-        // What the reference prints says nothing of requests and tokens until the end.
+        // The reference does not report requests and tokens before the end of the turn.
         self.heddle || !matches!(kind, LimitKind::Tokens | LimitKind::Requests)
     }
 
     fn kill_commands(&self) {
-        // They are the program's, which ends them with its turn.
+        // The commands run in the program, which ends them with its turn.
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>> {
@@ -219,7 +221,7 @@ impl ExecSession {
                 _ => "a limit of requests of a turn",
             }));
         }
-        // heddle counts for itself.
+        // heddle enforces all limits but time by itself.
         let (by_program, watched) = match self.heddle {
             true => (limits, TurnLimits { time: limits.time, ..TurnLimits::new() }),
             false => (TurnLimits::new(), limits),
@@ -232,13 +234,13 @@ impl ExecSession {
             return Err(unsupported("a second turn of an ephemeral thread"));
         }
         let output_retries = schema.as_ref().and_then(|schema| schema.check.retries());
-        // Images become flags, and are read by the program.
+        // Images become flags, and the program reads them.
         let prepared = files::prepare(input, &self.library, &self.directory, false).await;
         let (input, attached, _) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Ended::NotAttached(Arc::new(error))),
         };
-        // The reference has no flag for them.
+        // The reference has no flag for attached texts.
         let texts = match self.heddle {
             true => None,
             false => Some(files::read_texts(&attached, &self.library).await?),
@@ -257,7 +259,7 @@ impl ExecSession {
             heddle: self.heddle,
         };
         let arguments = arguments::arguments(&run);
-        // It never takes longer, but nothing here waits for ever.
+        // It should never take longer, but nothing here waits without a limit.
         let free = timeout(GONE_TIMEOUT, Arc::clone(&self.process).lock_owned()).await;
         let mut process = self.start(arguments, prompt.text.clone())?;
         if let Ok(free) = free {
@@ -287,7 +289,7 @@ impl ExecSession {
     }
 }
 
-/// A running program, and what is read of it.
+/// A running program: reads its lines, and watches the limits of the turn.
 struct Watch<'a> {
     session: &'a ExecSession,
     process: Process,
@@ -295,7 +297,7 @@ struct Watch<'a> {
     events: &'a EventSink,
     limits: LimitWatch,
     control: tokio::sync::mpsc::Receiver<Control>,
-    /// Until when an interrupted run may end by itself.
+    /// The deadline for an interrupted run to end by itself.
     give_up: Option<Instant>,
 }
 
@@ -311,9 +313,9 @@ impl Watch<'_> {
                     self.limits.time_is_up();
                     self.interrupt();
                 }
-                // Before the lines, of which there may always be one more.
+                // Checked before the lines, of which there may always be one more.
                 () = at(self.give_up) => {
-                    // Dropped with this turn, it is killed.
+                    // The process is dropped with this turn, and killed.
                     self.interrupted();
                     return Ok(());
                 }
@@ -321,7 +323,7 @@ impl Watch<'_> {
                     Some(line) => {
                         self.process.wait_for(self.session.program.silence(), "a turn was running");
                         self.line(&line)?;
-                        // What it has started may hold its output open for as long as it likes.
+                        // A process that the program has started may hold its output open for any time.
                         if self.reader.is_over() {
                             break;
                         }
@@ -333,8 +335,8 @@ impl Watch<'_> {
         let mut sink = |event| self.events.push(event);
         self.reader.finish(&mut sink);
         if self.reader.is_over() {
-            // Its answer is complete; a program that does not end then is killed. One that fails then has failed, unless it
-            // was interrupted at the last moment.
+            // The answer is complete; a program that does not end now is killed. If it exits with an error, the turn
+            // has failed, unless it was interrupted at the last moment.
             return match self.process.end().await {
                 Some(exit)
                     if !matches!(exit, Exit::Code(0) | Exit::Unknown)
@@ -392,7 +394,7 @@ impl Watch<'_> {
         if reached {
             self.interrupt();
         }
-        // At once: what a turn that fails or is dropped leaves behind can be resumed.
+        // Set at once, so that the thread can be resumed even if this turn fails or is dropped.
         if let Some(thread) = self.reader.thread() {
             self.session.state().from = Start::Resume(thread);
         }
@@ -416,9 +418,9 @@ pub(crate) async fn at(deadline: Option<Instant>) {
     }
 }
 
-/// How long an interrupted turn may take to say that it has ended.
+/// How long an interrupted turn may take to report its end.
 pub(crate) const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
 /// The name of the transport in messages.
 const NAME: &str = "exec";
-/// The variable that names the host program to the program.
+/// The environment variable with the name of the host program.
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";

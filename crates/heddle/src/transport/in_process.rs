@@ -31,7 +31,7 @@ use crate::transport::{
 };
 use crate::turn::EventSink;
 
-/// Runs threads in this process. This is what a [`Heddle`](crate::Heddle) does unless it is told otherwise.
+/// Runs threads in this process. This is the default transport of a [`Heddle`](crate::Heddle).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
@@ -55,10 +55,10 @@ struct LocalSession {
     /// Limits of turns, from the settings.
     limits: engine::Limits,
     running: Arc<tokio::sync::Mutex<runtime::Thread>>,
-    /// What was added to a turn after its last request: the next turn begins with it.
+    /// Input that was added to a turn after its last request: the next turn begins with it.
     unsaid: Mutex<Vec<UserTurnInput>>,
     library: Library,
-    /// Only of an ephemeral thread.
+    /// Files of an ephemeral thread; none for a saved thread.
     leases: Option<Leases>,
 }
 
@@ -131,7 +131,7 @@ async fn run(session: Arc<LocalSession>, turn: TurnRequest, events: EventSink) -
         }
         Work::Say(input) => {
             let LocalSession { library, facts, leases, .. } = &*session;
-            // They are held until the log refers to them.
+            // `attached` is held until the log refers to the files.
             let (said, attached, warnings) =
                 match files::prepare(input, library, &facts.directory, true).await {
                     Ok(prepared) => prepared,
@@ -152,7 +152,7 @@ async fn run(session: Arc<LocalSession>, turn: TurnRequest, events: EventSink) -
             thread.run_named_turn(id, all, &mut control, &mut sink).await;
         }
     }
-    // From here on nothing more is accepted, so nothing that was is lost.
+    // From here on, no input is accepted, so that all accepted input is kept for the next turn.
     control.close();
     while let Ok(late) = control.try_recv() {
         if let Control::Steer(said) = late {
@@ -177,7 +177,7 @@ fn open(
         ephemeral,
         ignore_rules,
         approval,
-        // Each turn brings them.
+        // Each turn has its own limits.
         limits: _,
         originator,
         source,

@@ -1,4 +1,4 @@
-//! A running program: its lines, what it printed on stderr, and its end.
+//! A running program: its lines, its stderr, and its end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,15 +18,15 @@ use crate::transport::error::{Exit, Printed, TransportError};
 /// Bounds on what a program may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Longest line in bytes.
+    /// Longest line on stdout, in bytes.
     pub(crate) line_bytes_max: usize,
-    /// Longest time until it says something.
+    /// Longest time until it prints its first line.
     pub(crate) startup_max: Duration,
-    /// Longest time that it may say nothing during a turn.
+    /// Longest time without output during a turn.
     pub(crate) silence_max: Duration,
 }
 
-/// A running program. Dropping it ends it: it is asked first, and killed if it does not go.
+/// A running program. Dropping this ends the program: first with a signal, then by force if it does not exit.
 ///
 /// Nothing is read unless [`next_line`](Self::next_line) is polled, so a slow reader makes the program wait.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub(crate) struct Process {
     printed: HeadTail,
     secrets: Vec<String>,
     limits: Limits,
-    /// How long it may say nothing, and what it is waited for.
+    /// How long it may print nothing, and a clause for the error: what was going on meanwhile.
     patience: Option<(Duration, &'static str)>,
-    /// When it last wrote to stdout, or read its input. What it complains about on stderr is no progress.
+    /// When it last wrote to stdout, or read its input. Output on stderr does not count as progress.
     heard: Instant,
-    /// How it is asked to end.
+    /// The first signal that ends it.
     asks_to_end: Signal,
     /// Locked until the program is gone.
     held: Option<OwnedMutexGuard<()>>,
@@ -53,7 +53,7 @@ pub(crate) struct Process {
     errors: Box<[u8]>,
 }
 
-/// What is still to be written to stdin before it is closed.
+/// Input that is still to be written to stdin, which is then closed.
 #[derive(Debug)]
 struct Writing {
     stdin: ChildStdin,
@@ -74,7 +74,7 @@ impl Process {
         let input = match (stdin, input) {
             (Some(stdin), Some(bytes)) => Some(Writing { stdin, bytes, written: 0 }),
             (stdin, None) => {
-                // Whoever writes more than once does it themselves.
+                // A caller without a fixed input takes stdin and writes to it.
                 child.stdin = stdin;
                 None
             }
@@ -100,24 +100,24 @@ impl Process {
         })
     }
 
-    /// Asks it to end as a server, which is not interrupted but shuts down.
+    /// Ends it with SIGTERM instead of SIGINT, as for a server.
     pub(crate) fn ends_as_server(mut self) -> Self {
         self.asks_to_end = Signal::TERM;
         self
     }
 
-    /// Keeps a lock until the program is gone, also after this was dropped.
+    /// Keeps a lock until the program has exited, even after this was dropped.
     pub(crate) fn holding(mut self, lock: OwnedMutexGuard<()>) -> Self {
         self.held = Some(lock);
         self
     }
 
-    /// Takes stdin, if it was not given an input.
+    /// Takes stdin, if the program was started without an input.
     pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.as_mut().and_then(|child| child.stdin.take())
     }
 
-    /// Sets how long it may say nothing from now on, and what it is waited for then.
+    /// Sets how long it may print nothing from now on, and the clause for the error.
     pub(crate) fn wait_for(&mut self, limit: Duration, what: &'static str) {
         self.patience = Some((limit, what));
     }
@@ -148,7 +148,7 @@ impl Process {
             };
             match timeout_at(deadline, self.exchange()).await {
                 Ok(done) => done?,
-                // What came while nobody listened is only seen once the runtime has looked.
+                // Output that arrived while this was not polled is seen only after the runtime has polled the pipe.
                 Err(_) => self.hear_within(LATE_TIMEOUT).await?,
             }
             let is_late = self.heard.checked_add(limit).is_some_and(|end| end <= Instant::now());
@@ -158,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Goes on for a short time, or until it says something.
+    /// Reads and writes for a short time, or until the program makes progress.
     async fn hear_within(&mut self, limit: Duration) -> Result<(), TransportError> {
         let (before, end) = (self.heard, Instant::now() + limit);
         while self.heard == before && Instant::now() < end {
@@ -170,7 +170,7 @@ impl Process {
         Ok(())
     }
 
-    /// Does whatever can be done next: writes input, reads output or errors.
+    /// Makes the next possible step: reads stdout, writes stdin or reads stderr.
     async fn exchange(&mut self) -> Result<(), TransportError> {
         let Self { input, stdout, stderr, buffer, errors, .. } = self;
         let write = async {
@@ -198,7 +198,7 @@ impl Process {
             biased;
             read = read => self.read(read)?,
             written = write => self.wrote(written),
-            // Last, as a program may complain for ever.
+            // Last, as a program may print on stderr without end.
             read = read_errors => self.read_errors(read),
         }
         Ok(())
@@ -210,7 +210,7 @@ impl Process {
                 writing.written += count;
                 self.heard = Instant::now();
             }
-            // Everything is written, or the program does not read: its end or its silence will say more.
+            // Everything is written, or the program has closed stdin: then its exit or its silence is reported.
             _ => self.input = None,
         }
     }
@@ -252,7 +252,7 @@ impl Process {
     /// Waits until the program has ended, for a limited time.
     pub(crate) async fn end(&mut self) -> Option<Exit> {
         let mut child = self.child.take()?;
-        // It must not wait for somebody to read.
+        // Its output is read on, so that it does not block on a full pipe.
         let drain = async {
             while self.stdout.is_some() || self.stderr.is_some() {
                 let no_output = self.stdout.is_none();
@@ -275,7 +275,7 @@ impl Process {
                     () = &mut drain, if !drained => drained = true,
                 }
             };
-            // What it printed at the end is there; but what it has started may hold its output open.
+            // Its last output is in the pipe; but a process that it has started may hold the pipe open.
             if !drained {
                 let _ = timeout(LAST_WORDS_TIMEOUT, drain).await;
             }
@@ -290,12 +290,12 @@ impl Process {
         }
     }
 
-    /// Asks the program to interrupt its turn, which is then in its log.
+    /// Asks the program to interrupt its turn; the program logs the interruption.
     pub(crate) fn interrupt(&self) {
         signal(self.child.as_ref(), Signal::INT);
     }
 
-    /// Returns the error for a program that ended too early.
+    /// Returns the error for a program that ended before its turn.
     pub(crate) async fn ended_early(&mut self) -> TransportError {
         match self.end().await {
             Some(exit) => {
@@ -316,7 +316,7 @@ impl Process {
         TransportError::FailedAtEnd { program, exit, printed }
     }
 
-    /// Returns the error for a program that said nothing since it was started.
+    /// Returns the error for a program that has printed nothing since it was started.
     pub(crate) fn timed_out(&self, waiting_for: &'static str) -> TransportError {
         self.timed_out_after(self.limits.startup_max, waiting_for)
     }
@@ -365,11 +365,11 @@ impl Drop for Process {
         }
         signal(Some(&child), self.asks_to_end);
         let Ok(runtime) = Handle::try_current() else {
-            // Nobody could wait.
+            // Without a runtime, no task can wait for it to exit.
             let _ = child.start_kill();
             return;
         };
-        // It must not block on a line that nobody reads, nor end by one.
+        // Its output is read on, so that it neither blocks on a full pipe nor ends because of a closed one.
         let (mut stdout, mut stderr) = (self.stdout.take(), self.stderr.take());
         let held = self.held.take();
         self.input = None;
@@ -423,21 +423,21 @@ fn exit(status: std::process::ExitStatus) -> Exit {
     }
 }
 
-/// How long a program that seems to be silent is listened to once more.
+/// How long to read once more from a program that seems to be silent.
 pub(crate) const LATE_TIMEOUT: Duration = Duration::from_millis(100);
-/// How much is read at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// How much of stderr is kept.
+/// Bytes of stderr that are kept.
 const PRINTED_BYTES: usize = 16 << 10;
-/// How much of a line a message shows.
+/// Characters of a line that an error shows.
 const LINE_CHARS_MAX: usize = 200;
-/// How long a program that was dropped takes to be gone, at most: asked, told, killed.
+/// How long a dropped program takes to exit, at most: SIGINT, SIGTERM, SIGKILL.
 pub(crate) const GONE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for the output of a program that has ended.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a program may take to end after its last line.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an interrupted program has to log that it was, before it is told to end.
+/// How long an interrupted program has to log the interruption before it gets SIGTERM.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long it then has before it is killed.
+/// How long it then has before it gets SIGKILL.
 const TERMINATE_PATIENCE: Duration = Duration::from_secs(1);

@@ -31,7 +31,7 @@ pub struct Program {
     keep_env: bool,
     client_name: String,
     limits: Limits,
-    /// Shared by all clones, so that it is asked once.
+    /// Shared by all clones, so that the program is run only once for its version.
     version: Arc<OnceCell<Version>>,
 }
 
@@ -41,7 +41,7 @@ impl<P: Into<PathBuf>> From<P> for Program {
     }
 }
 
-/// What a program says when it is asked for its version.
+/// What `--version` tells about a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     /// Whether the program is heddle, not the reference.
@@ -49,7 +49,7 @@ pub(crate) struct Version {
 }
 
 impl Program {
-    /// Names the program: a path, or a name that is looked up in `PATH`.
+    /// Creates a program from its path, or from a name that is looked up in `PATH`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -72,7 +72,7 @@ impl Program {
         self
     }
 
-    /// Gives the program only the variables that are set with [`var`](Self::var). It will need `PATH` and a home.
+    /// Gives the program only the variables that are set with [`var`](Self::var). It needs at least `PATH` and a home.
     #[must_use]
     pub fn clear_env(mut self) -> Self {
         self.keep_env = false;
@@ -86,7 +86,7 @@ impl Program {
         self.var("HEDDLE_HOME", home.clone()).var("CODEX_HOME", home)
     }
 
-    /// Sets the name by which an app-server knows the host program; it sends it to endpoints, and writes it to logs.
+    /// Sets the name of the host program for an app-server, which sends it to endpoints and writes it to logs.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.client_name = name.into();
@@ -100,17 +100,17 @@ impl Program {
         self
     }
 
-    /// Sets how long the program may take until it says something. The default is 30 seconds.
+    /// Sets how long the program may take until it prints its first line. The default is 30 seconds.
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.limits.startup_max = timeout;
         self
     }
 
-    /// Sets how long the program may say nothing during a turn; what it prints on stderr does not count. The turn then
-    /// fails, and can be tried again. The default is two hours, since a model may think for minutes and a command may run for
-    /// long without a line; `Duration::MAX` is no limit. Questions to an approver, and calls of tools of the host program, may
-    /// take as long as they like.
+    /// Sets how long the program may print nothing during a turn; its output on stderr does not count. After that, the
+    /// turn fails, and can be tried again. The default is two hours, since a model may think for minutes and a command
+    /// may run for long without a line; `Duration::MAX` means no limit. The time for questions to an approver, and for
+    /// calls of tools of the host program, does not count.
     #[must_use]
     pub fn silence_timeout(mut self, timeout: Duration) -> Self {
         self.limits.silence_max = timeout;
@@ -126,7 +126,7 @@ impl Program {
         &self.client_name
     }
 
-    /// Returns the error for a program that says `found` of its version.
+    /// Returns the error for a program that prints `found` as its version.
     pub(crate) fn too_old(&self, found: &str) -> TransportError {
         too_old(self.name(), found)
     }
@@ -152,21 +152,21 @@ impl Program {
         }
         command
             .args(arguments)
-            // Or a program that chooses its transport by it, too, would start itself for ever.
+            // Otherwise a program that also chooses its transport by this variable would start itself without end.
             .env_remove(VARIABLE)
             .envs(vars.iter().copied())
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // For a runtime that ends while a program that was dropped still has time to go.
+            // In case the runtime ends while a dropped program still has time to exit.
             .kill_on_drop(true);
         Process::start(self.name(), command, input, self.secrets(), self.limits).map_err(|error| {
             TransportError::NotStarted { program: self.name(), reason: error.to_string() }
         })
     }
 
-    /// Asks the program for its version, unless it was asked before, and refuses one that is too old.
+    /// Runs `--version`, unless that was done before, and refuses a program that is too old.
     pub(crate) async fn version(&self) -> Result<&Version, TransportError> {
         self.version.get_or_try_init(|| self.ask_version()).await
     }
@@ -182,7 +182,7 @@ impl Program {
         version(&said).ok_or_else(|| self.too_old(&said))
     }
 
-    /// Returns the values of variables that look like secrets, which no message may repeat.
+    /// Returns the values of environment variables that look like secrets, which no error may contain.
     fn secrets(&self) -> Vec<String> {
         let ours = std::env::vars_os().filter(|_| self.keep_env);
         let ours = ours.filter_map(|(name, value)| {
@@ -200,7 +200,7 @@ impl Program {
     }
 }
 
-/// The error for a program that says `found` of its version.
+/// Returns the error for a program that prints `found` as its version.
 pub(crate) fn too_old(program: String, found: &str) -> TransportError {
     let found = stdx::visible::line(found);
     TransportError::Version {
@@ -212,18 +212,18 @@ pub(crate) fn too_old(program: String, found: &str) -> TransportError {
 
 /// Longest line that is read by default. The longest item of the reference has about a third of it.
 const LINE_BYTES_MAX: usize = 32 << 20;
-/// How long a program may take until it says something.
+/// Default time until a program prints its first line.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a program may say nothing during a turn.
+/// Default time that a program may print nothing during a turn.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
-/// How much of the answer to `--version` a message shows.
+/// Characters of the output of `--version` that an error shows.
 const VERSION_CHARS_MAX: usize = 200;
-/// Shorter values are ordinary words.
+/// Length of the shortest value that is redacted, in bytes; shorter ones are ordinary words.
 const SECRET_BYTES_MIN: usize = 8;
-/// The oldest reference whose formats are these: the major and the minor number.
+/// The oldest version of the reference that has these formats: the major and the minor number.
 const OLDEST: (u64, u64) = (0, 151);
 
-/// Reads what a program says when it is asked for its version: `codex-cli 0.166.0`. None if it is too old, or says none.
+/// Reads the output of `--version`, such as `codex-cli 0.166.0`; none if it has no version, or one that is too old.
 pub(crate) fn version(said: &str) -> Option<Version> {
     let (name, number) = said.trim().rsplit_once([' ', '/'])?;
     let heddle = name.starts_with("heddle");

@@ -1,4 +1,5 @@
-//! The connection to an app-server: requests out, answers and messages in, each to whom it belongs.
+//! The connection to an app-server: sends requests, and passes each answer and message to the task or thread that it
+//! belongs to.
 //!
 //! ```text
 //! sessions ──requests──▶ writer task ──▶ stdin   the program   stdout ──▶ reader task ──▶ mailboxes, answers
@@ -30,13 +31,13 @@ use crate::transport::program::Program;
 pub(crate) struct Incoming {
     pub(crate) method: String,
     pub(crate) params: Box<RawValue>,
-    /// The id to answer by; none for a notification.
+    /// The id for the answer; none for a notification.
     pub(crate) id: Option<Value>,
-    /// When it was sent, if it says so.
+    /// When it was sent, in milliseconds since 1970, if the message has that time.
     pub(crate) sent_ms: Option<u64>,
 }
 
-/// The connection. When it is dropped, the server's stdin is closed, which ends it.
+/// A connection to a server. When it is dropped, the server's stdin is closed, which ends the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     program: String,
@@ -45,7 +46,7 @@ pub(crate) struct Connection {
     state: Arc<Mutex<State>>,
     reader: tokio::task::JoinHandle<()>,
     answer_timeout: Duration,
-    /// How long a turn may hear nothing.
+    /// How long the server may send nothing during a turn.
     silence_timeout: Duration,
 }
 
@@ -57,12 +58,12 @@ struct State {
     broken: Option<TransportError>,
 }
 
-/// How long a server is waited for.
+/// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// For the answer to a request.
     pub(crate) answer: Duration,
-    /// For anything at all in a turn.
+    /// For any message during a turn.
     pub(crate) silence: Duration,
 }
 
@@ -119,18 +120,18 @@ impl Connection {
         lock(&self.state).waiting.remove(&id);
         match result {
             Ok(Ok(answer)) => answer,
-            // The reader is gone.
+            // The reader has ended, and has recorded why.
             Ok(Err(_)) => Err(self.broken()),
             Err(_) => Err(self.timed_out(self.answer_timeout, "a request was to be answered")),
         }
     }
 
-    /// Returns how long a turn may hear nothing.
+    /// Returns how long the server may send nothing during a turn.
     pub(crate) fn silence(&self) -> Duration {
         self.silence_timeout
     }
 
-    /// Returns the error for a turn that heard nothing for too long.
+    /// Returns the error for a server that sent nothing for too long during a turn.
     pub(crate) fn silent(&self) -> TransportError {
         self.timed_out(self.silence_timeout, "a turn was running")
     }
@@ -140,19 +141,19 @@ impl Connection {
         TransportError::TimedOut { program, waited, waiting_for, printed }
     }
 
-    /// Sends a message that has no answer, or a request whose answer is not wanted.
+    /// Sends a message that has no answer, or a request whose answer is ignored.
     pub(crate) fn send(&self, message: &Value) {
-        // If the writer has gone, the reader says so.
+        // If the writer has ended, the reader reports the error.
         let _ = self.lines.send(format!("{message}\n"));
     }
 
-    /// Sends a request whose answer is not waited for.
+    /// Sends a request whose answer is ignored.
     pub(crate) fn post(&self, method: &str, params: Value) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.send(&json!({"method": method, "id": id, "params": params}));
     }
 
-    /// Answers a question of the server.
+    /// Answers a request of the server, with a result or with the message of an error.
     pub(crate) fn reply(&self, id: &Value, result: Result<Value, &str>) {
         self.send(&match result {
             Ok(result) => json!({"id": id, "result": result}),
@@ -167,7 +168,7 @@ impl Connection {
         state.threads.insert(thread.to_string(), Arc::downgrade(mailbox));
     }
 
-    /// Returns the error for a message that has not the form of its kind.
+    /// Returns the error for a message whose fields are not those of its method.
     pub(crate) fn unreadable(&self, error: &dyn std::fmt::Display) -> TransportError {
         TransportError::Malformed {
             program: self.program.clone(),
@@ -185,19 +186,19 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Its process is dropped with it, which interrupts and ends it.
+        // The reader owns the process; dropping that ends it.
         self.reader.abort();
     }
 }
 
-/// The code of an answer that refuses, as JSON-RPC has it.
+/// The JSON-RPC error code of an answer that refuses.
 const REFUSED: i64 = -32600;
 
 async fn write(stdin: Option<ChildStdin>, mut lines: mpsc::UnboundedReceiver<String>) {
     let Some(mut stdin) = stdin else { return };
     while let Some(line) = lines.recv().await {
         if stdin.write_all(line.as_bytes()).await.is_err() {
-            // It has ended, or will; the reader says which.
+            // The program has ended or closed its input; the reader reports the error.
             return;
         }
     }
@@ -206,13 +207,13 @@ async fn write(stdin: Option<ChildStdin>, mut lines: mpsc::UnboundedReceiver<Str
 async fn write_frames(mut sink: SocketSink, mut lines: mpsc::UnboundedReceiver<String>) {
     while let Some(line) = lines.recv().await {
         if !sink.send(&line).await {
-            // The reader says why.
+            // The reader reports the error.
             return;
         }
     }
 }
 
-/// Where the messages of the server come from.
+/// The source of the server's messages.
 enum Source {
     Program(Box<Process>),
     Socket(SocketSource),
@@ -298,7 +299,8 @@ struct WireError {
     message: String,
 }
 
-/// Gives a message to its thread. Returns the answer to a question that belongs to no thread.
+/// Passes a message to its thread, and an answer to its request. Returns the refusal of a question that belongs to no
+/// thread.
 async fn deliver(state: &Mutex<State>, message: Message) -> Option<String> {
     let Message { id, method, params, result, error, sent_ms } = message;
     let Some(method) = method else {

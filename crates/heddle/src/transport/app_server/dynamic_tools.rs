@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::tools::{PendingCall, RegistrationError, Tools};
 use crate::transport::app_server::unsupported;
 
-/// The request that calls one.
+/// The method of a request that calls a tool of the host program.
 pub(crate) const METHOD: &str = "item/tool/call";
 
-/// A call that is being made: the server's id of the request, and the reply.
+/// A call that is being made; it ends with the server's id of the request, and the reply.
 pub(crate) type Called = Pin<Box<dyn Future<Output = (Value, Value)> + Send>>;
 
-/// The tools of a thread. The agent is told of those that are there when the thread is opened.
+/// The tools of a thread. The agent gets the descriptions of those that exist when the thread is opened.
 #[derive(Debug, Default)]
 pub(crate) struct DynamicTools {
     registries: Vec<Tools>,
@@ -50,7 +50,7 @@ impl DynamicTools {
         Ok(Self { registries })
     }
 
-    /// Describes them for the request that opens a thread.
+    /// Returns the descriptions of the tools, for the request that opens a thread.
     pub(crate) fn specs(&self) -> Vec<Value> {
         let registered = self.registries.iter().flat_map(Tools::list);
         let specs = registered.filter_map(|registered| match registered.spec.input {
@@ -65,7 +65,7 @@ impl DynamicTools {
         specs.collect()
     }
 
-    /// Prepares a call that the server requests. The error is the answer to a request that cannot be understood.
+    /// Prepares a call that the server requests. The error is the refusal of a request that cannot be read.
     pub(crate) fn call(
         &self,
         params: &str,
@@ -97,7 +97,7 @@ struct WireCall {
     call_id: String,
 }
 
-/// Returns an output in the form of the server.
+/// Returns an output in the form of the protocol.
 fn reply(output: ToolOutput) -> Value {
     let text = |text: String| json!({"type": "inputText", "text": text});
     let items = match output.content {

@@ -1,4 +1,4 @@
-//! Reads items of the app-server. Pure.
+//! Reads items from an app-server, and writes the user's input to it. Pure.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::transport::exec::texts;
 
-/// An item, as far as this version shows it.
+/// An item, with the fields that this version shows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WireItem {
     pub(crate) id: String,
@@ -20,7 +20,6 @@ pub(crate) struct WireItem {
     pub(crate) body: WireBody,
 }
 
-/// Content of an item.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum WireBody {
@@ -91,7 +90,6 @@ pub(crate) enum WireBody {
     Unknown,
 }
 
-/// State of an item.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum WireStatus {
@@ -134,8 +132,8 @@ pub(crate) struct CallError {
 }
 
 impl WireItem {
-    /// Converts it, or returns none for a kind that this version does not know. `compaction` is why a history is replaced,
-    /// which the item does not say.
+    /// Converts the item; returns none for a kind that this version does not know. `compaction` is the reason for
+    /// compactions, which the item lacks.
     pub(crate) fn into_body(self, compaction: CompactionReason) -> Option<ItemBody> {
         Some(match self.body {
             WireBody::UserMessage { client_id, content } => {
@@ -207,9 +205,9 @@ impl WireItem {
     }
 }
 
-/// The owner of the host program's tools, as for threads in this process.
+/// Name of the server of the host program's tools, as for threads in this process.
 const HOST: &str = "host";
-/// The owner of tools that are built into the program.
+/// Name of the server of tools that are built into the program.
 const HARNESS: &str = "builtin";
 
 impl From<WireStatus> for Status {
@@ -252,7 +250,7 @@ fn search_action(action: Value) -> WebSearchAction {
     }
 }
 
-/// Reads a part of what a user gave.
+/// Reads a part of the user's input; none if this version does not know its kind.
 fn user_input(part: Value) -> Option<UserInput> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "camelCase")]
@@ -300,12 +298,12 @@ fn user_input(part: Value) -> Option<UserInput> {
     })
 }
 
-/// Writes the parts of what a user gives, with paths relative to `directory`.
+/// Writes the parts of a message; relative paths are below `directory`.
 pub(crate) fn write_inputs(message: &UserMessage, directory: &std::path::Path) -> Vec<Value> {
     message.inputs().map(|input| write_input(input, directory)).collect()
 }
 
-/// Writes a part of what the user says.
+/// Writes a part of a message; a relative path is below `directory`.
 pub(crate) fn write_input(input: &UserInput, directory: &std::path::Path) -> Value {
     match input {
         UserInput::Text { text, text_elements } => {

@@ -1,4 +1,4 @@
-//! Which kinds of the reference's published schema this transport reads. `UPDATE=1` rewrites the list.
+//! Lists which kinds of the reference's published schema this transport reads. `UPDATE=1` rewrites the list.
 
 use std::path::Path;
 use std::{env, fs};
@@ -14,7 +14,7 @@ use testkit::reference::{Fill, NotificationSchema};
 use super::items::WireItem;
 use super::read::{METHODS, Notification, TurnReader, snake_case};
 
-/// Returns what an item of the server is read as; none if it is not known.
+/// Returns the kind of item that an item of the server is read as; none if it is not known.
 fn read_item(item: Value) -> Option<&'static str> {
     let item: WireItem =
         serde_json::from_value(item.clone()).unwrap_or_else(|error| panic!("{error}: {item}"));
@@ -81,7 +81,7 @@ fn every_published_kind_is_on_the_list() {
     }
 }
 
-/// What is not on the list is shown once, by its name, and nothing else is lost by it.
+/// An unknown kind causes one warning with its name, and no other effect.
 #[test]
 fn kinds_of_later_versions_are_named() {
     let mut reader = TurnReader::new(Usage::default(), CompactionReason::Requested);

@@ -1,4 +1,4 @@
-//! What a thread's turn has not read yet. Bounded: what is too slow makes the server wait.
+//! [`Mailbox`]: the messages of a thread that its turn has not read yet. Bounded: a slow turn makes the server wait.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::transport::error::TransportError;
 
 /// The messages of a thread that its turn has not read yet.
 ///
-/// Without a turn nobody would read them, so they are left out; what happens between turns is in the log.
+/// While no turn runs, messages are dropped, as nothing would read them; what happens between turns is in the log.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(crate) struct Mailbox {
 struct State {
     messages: VecDeque<Incoming>,
     bytes: usize,
-    /// Whether a turn reads them.
+    /// Whether a turn reads the messages.
     open: bool,
     broken: Option<TransportError>,
 }
@@ -33,7 +33,7 @@ impl Mailbox {
         self.lock().open = true;
     }
 
-    /// Drops the messages that are there, and those that come.
+    /// Drops the messages that are queued, and all that arrive from now on.
     pub(crate) fn shut(&self) {
         let mut state = self.lock();
         state.open = false;
@@ -43,7 +43,7 @@ impl Mailbox {
         self.taken.notify_one();
     }
 
-    /// Adds a message; waits while there is no room. Returns the answer to a question that will not be read.
+    /// Adds a message; waits while there is no room. Returns the refusal of a question that will not be read.
     pub(crate) async fn put(&self, message: Incoming) -> Option<String> {
         let bytes = message.params.get().len() + MESSAGE_BYTES;
         loop {
@@ -88,7 +88,7 @@ impl Mailbox {
         }
     }
 
-    /// Says that no more messages come.
+    /// Ends the mailbox: after the queued messages, reading fails with this error.
     pub(crate) fn close(&self, error: TransportError) {
         self.lock().broken = Some(error);
         self.arrived.notify_one();
@@ -99,7 +99,8 @@ impl Mailbox {
     }
 }
 
-/// What a message takes besides its parameters.
+/// Approximate size of a message without its parameters.
 const MESSAGE_BYTES: usize = 128;
-/// How much a slow turn may leave unread before the server has to wait, and with it the other threads of the connection.
+/// Bytes that a slow turn may leave unread before the server has to wait, and with it the other threads of the
+/// connection.
 const BYTES_MAX: usize = 16 << 20;

@@ -25,7 +25,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Says what the spec wants; `asks` if an approver answers questions.
+    /// Converts a spec to a request; `asks` if an approver answers questions.
     pub(crate) fn new(host: &HostEnv, spec: ThreadSpec, asks: bool) -> Result<Self, Error> {
         let ThreadSpec { start, fork_point, directory, preferences, settings, ephemeral, .. } =
             &spec;
@@ -38,7 +38,7 @@ impl OpenRequest {
             Start::NewAs(_) => return Err(unsupported("an id of a new thread").into()),
             Start::Resume(thread) => {
                 set("threadId", json!(thread.to_string()));
-                // Nobody reads them here, and there may be many.
+                // This transport does not use the turns, and there may be many.
                 set("excludeTurns", json!(true));
                 "thread/resume"
             }
@@ -53,7 +53,7 @@ impl OpenRequest {
                 "thread/fork"
             }
         };
-        // One that goes on works where it last worked.
+        // A resumed or forked thread works where it last worked.
         if matches!(start, Start::New) || directory.is_some() {
             let directory = host.at(directory.as_deref())?.directory;
             set("cwd", json!(directory));
@@ -71,7 +71,7 @@ impl OpenRequest {
             (Some(policy), _) => {
                 set("approvalPolicy", approval(policy));
             }
-            // Nobody could answer.
+            // There is no approver that could answer.
             (None, false) => {
                 set("approvalPolicy", json!("never"));
             }
@@ -87,7 +87,7 @@ impl OpenRequest {
     }
 }
 
-/// Refuses what belongs to the process, which runs already.
+/// Refuses options that hold for a whole process, as the server already runs.
 fn refuse_flags(spec: &ThreadSpec, preferences: &Preferences) -> Result<(), TransportError> {
     for (what, given) in [
         ("a choice to ignore rule files", spec.ignore_rules),
@@ -104,7 +104,7 @@ fn refuse_flags(spec: &ThreadSpec, preferences: &Preferences) -> Result<(), Tran
     Ok(())
 }
 
-/// Returns the settings that differ from config.toml.
+/// Returns the overrides of config.toml, by key.
 fn config(preferences: &Preferences) -> Result<Map<String, Value>, Error> {
     let mut config = Map::new();
     if let Some(profile) = &preferences.profile {
@@ -152,7 +152,7 @@ pub(crate) fn facts(answer: &str) -> Result<ThreadFacts, serde_json::Error> {
     })
 }
 
-/// Returns the id of the turn that an answer names.
+/// Returns the id of the turn in the answer to a request; none if it has no turn.
 pub(crate) fn turn_id(answer: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Started {
@@ -166,7 +166,7 @@ pub(crate) fn turn_id(answer: &str) -> Option<String> {
     Some(turn.id)
 }
 
-/// A thread that was opened.
+/// The answer to a request that opens a thread.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Opened {
@@ -186,7 +186,7 @@ struct WireThread {
     originator: Option<String>,
 }
 
-/// What commands may do.
+/// The sandbox of commands.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum WireSandbox {
@@ -200,7 +200,7 @@ enum WireSandbox {
         #[serde(default)]
         network_access: bool,
     },
-    /// Without a sandbox of the program's.
+    /// Any other kind: the program builds no sandbox.
     #[serde(other)]
     None,
 }

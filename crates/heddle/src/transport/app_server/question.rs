@@ -1,4 +1,4 @@
-//! Questions of the server: who is asked, and what is answered.
+//! Questions of the server: passes them to the approver, and returns its answers.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// A question that waits for its answer: the server's id, ours, and the answer.
+/// A question that waits for its answer; it ends with the server's id, this side's id, and the answer.
 pub(crate) type Asked = Pin<Box<dyn Future<Output = (Value, ApprovalId, Answer)> + Send>>;
 
 /// The questions of a turn.
@@ -24,7 +24,7 @@ pub(crate) struct Questions {
     approver: Option<Arc<dyn Approver>>,
     directory: PathBuf,
     next: u64,
-    /// Those that are open, with a way to withdraw them.
+    /// Open questions: the server's id, and the sender that withdraws the question.
     open: HashMap<ApprovalId, (Value, oneshot::Sender<()>)>,
 }
 
@@ -33,7 +33,8 @@ impl Questions {
         Self { approver, directory, next: 0, open: HashMap::new() }
     }
 
-    /// Asks what the server wants to know. The error is the answer to a question that nobody here understands.
+    /// Passes a question of the server to the approver. The error is the refusal of a question that this client cannot
+    /// read.
     pub(crate) fn ask(
         &mut self,
         method: &str,
@@ -67,13 +68,13 @@ impl Questions {
         Ok((event, Box::pin(asked)))
     }
 
-    /// Closes a question with its answer. None if it is not open any more.
+    /// Closes a question with its answer; returns the event, or none if the question is not open any more.
     pub(crate) fn close(&mut self, id: ApprovalId, answer: &Answer) -> Option<Event> {
         self.open.remove(&id)?;
         Some(Event::ApprovalResolved { id, resolution: Resolution::Answered(answer.clone()) })
     }
 
-    /// Closes the question that the server says is resolved, if it is open.
+    /// Closes a question that the server reports as resolved; returns the event, or none if the question is not open.
     pub(crate) fn withdraw(&mut self, params: &str) -> Option<Event> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -89,7 +90,7 @@ impl Questions {
     }
 }
 
-/// Returns an answer in the form of the server.
+/// Returns an answer in the form of the protocol.
 pub(crate) fn to_wire(answer: &Answer) -> Value {
     let decision = match answer {
         Answer::Accept => json!("accept"),
@@ -117,7 +118,7 @@ fn read(method: &str, params: &str) -> Result<WireQuestion, String> {
     serde_json::from_str(params).map_err(|error| format!("{method}: {error}"))
 }
 
-/// A question of either kind.
+/// A question about a command or about a patch.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireQuestion {
@@ -139,14 +140,14 @@ impl WireQuestion {
     fn into_request(self, method: &str, directory: &std::path::Path) -> ApprovalRequest {
         let scopes = match &self.available_decisions {
             Some(decisions) => decisions.iter().filter_map(scope).collect(),
-            // A patch does not say, and can be accepted for the session.
+            // A question about a patch names no decisions; patches can be accepted for the session.
             None => vec![Scope::Session],
         };
         let subject = if method == COMMAND {
             let command = self.command.unwrap_or_default();
             let argv = shlex::split(&command).unwrap_or_else(|| vec![command]);
             let cwd = self.cwd.unwrap_or_else(|| directory.to_owned());
-            // The server asks about what it would not run in its sandbox.
+            // The server asks about commands that would run outside its sandbox.
             Subject::Command { argv, cwd, outside: true }
         } else {
             // The question names no files; its item has them.

@@ -1,4 +1,4 @@
-//! Reads the notifications of one turn as events. Pure: whoever has the connection gives it the messages and the time.
+//! Reads the notifications of one turn as events. Pure: the caller passes in the messages and the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::transport::exec::retry;
 pub(crate) struct Notification<'a> {
     pub(crate) method: &'a str,
     pub(crate) params: &'a RawValue,
-    /// When it was sent, or when it arrived if it does not say.
+    /// When it was sent, in milliseconds since 1970; when it arrived if it has no time.
     pub(crate) at_ms: u64,
 }
 
-/// Reads one turn.
+/// Reads the notifications of one turn.
 #[derive(Debug)]
 pub(crate) struct TurnReader {
     turn: Option<String>,
     compaction: CompactionReason,
-    /// Items that started, by the server's ids.
+    /// Items that have started, by the server's ids.
     items: HashMap<String, OpenItem>,
     next_item: u64,
     todo: Option<Item>,
@@ -47,7 +47,7 @@ struct OpenItem {
     started_ms: u64,
 }
 
-/// A notification that has not the form of its kind.
+/// A notification whose fields are not those of its method.
 #[derive(Debug, thiserror::Error)]
 #[error("{method}: {reason}")]
 pub(crate) struct NotThatNotification {
@@ -56,7 +56,7 @@ pub(crate) struct NotThatNotification {
 }
 
 impl TurnReader {
-    /// Reads a turn of a thread that has used `before`.
+    /// Creates the reader of a turn; `before` are the tokens that the thread has used before it.
     pub(crate) fn new(before: Usage, compaction: CompactionReason) -> Self {
         Self {
             turn: None,
@@ -73,7 +73,7 @@ impl TurnReader {
         }
     }
 
-    /// Names the turn, once the server has. Notifications of other turns are left out from then on.
+    /// Sets the server's id of the turn, if it is not set yet. From then on, notifications of other turns are ignored.
     pub(crate) fn set_turn(&mut self, id: &str) {
         self.turn.get_or_insert_with(|| id.to_owned());
     }
@@ -88,7 +88,7 @@ impl TurnReader {
         self.usage
     }
 
-    /// Returns how many of them the turn has used.
+    /// Returns how many tokens the turn has used.
     pub(crate) fn turn_usage(&self) -> Usage {
         self.usage.since(self.before)
     }
@@ -110,7 +110,7 @@ impl TurnReader {
         sink: &mut impl FnMut(Event),
     ) -> Result<(), NotThatNotification> {
         if self.over || !METHODS.contains(&message.method) {
-            // Most of the others are about the thread or the server, which this does not follow.
+            // Most other notifications are about the thread or the server, not about the turn.
             return Ok(());
         }
         let params: Params = serde_json::from_str(message.params.get())
@@ -200,7 +200,7 @@ impl TurnReader {
         let Some((name, body)) = self.body(item, sink) else { return };
         let open = match self.items.get(&name) {
             Some(open) => *open,
-            // One that is complete at once may come without its beginning.
+            // An item that is complete at once may have no `item/started`.
             None => {
                 let open = self.open(&name, at_ms);
                 sink(Event::ItemStarted(item_of(&name, open, body.begun(), None)));
@@ -292,7 +292,7 @@ impl TurnReader {
                 let error = turn.error.or(self.failure.take()).unwrap_or_default();
                 let mut error = error.into_turn_error(self.retries);
                 match error.usage {
-                    // There may be no notification of its own for it.
+                    // The failed turn may have no notification of its token usage.
                     Some(usage) => self.usage = usage.thread,
                     None => {
                         let turn = self.turn_usage();
@@ -318,7 +318,7 @@ fn item_of(name: &str, open: OpenItem, body: ItemBody, completed_ms: Option<u64>
     item
 }
 
-/// The notifications that are read.
+/// The methods of the notifications that are read.
 pub(crate) const METHODS: [&str; 14] = [
     "turn/started",
     "item/agentMessage/delta",
@@ -338,7 +338,7 @@ pub(crate) const METHODS: [&str; 14] = [
 
 /// Maximum length of a kind in a warning, in characters.
 const KIND_CHARS_MAX: usize = 80;
-/// Maximum number of unknown kinds that are told.
+/// Maximum number of unknown kinds that cause a warning.
 const KINDS_MAX: usize = 32;
 
 /// Parameters of all these notifications.
@@ -437,7 +437,7 @@ impl WireError {
         };
         let info = snake_case(self.codex_error_info);
         let mut error = log::cause::turn_error(message, self.heddle, &info);
-        // The reference says neither.
+        // The reference reports neither attempts nor advice about a retry.
         if !is_told {
             error.attempts = retries.saturating_add(1);
             error.retry = match error.cause {
@@ -449,7 +449,7 @@ impl WireError {
     }
 }
 
-/// Writes the name of an error as logs have it: `serverOverloaded` becomes `server_overloaded`.
+/// Converts the name of an error to the form of logs: `serverOverloaded` becomes `server_overloaded`.
 pub(crate) fn snake_case(info: Value) -> Value {
     let snake = |name: &str| {
         let mut out = String::with_capacity(name.len() + 4);

@@ -1,4 +1,4 @@
-//! [`ServerAddress`]: an app-server that is running already, and the WebSocket to it.
+//! [`ServerAddress`]: the address of a running app-server, and the WebSocket to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::transport::app_server::connection::Patience;
 use crate::transport::error::TransportError;
 use crate::transport::program::SILENCE_TIMEOUT;
 
-/// How long connecting, and each request that opens a thread, may take.
+/// How long connecting may take, and how long the answer to each request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest message, in bytes: a saved thread with all of its turns is one.
 const MESSAGE_BYTES_MAX: usize = 8 * LINE_BYTES_MAX;
@@ -50,7 +50,7 @@ enum Place {
     Tcp(String),
 }
 
-/// The text is no address of an app-server.
+/// A text is not an address of an app-server: write `unix://PATH` or `ws://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no address of an app-server: give unix://PATH or ws://HOST:PORT")]
 pub struct InvalidAddress(String);
@@ -78,14 +78,14 @@ impl FromStr for ServerAddress {
 }
 
 impl ServerAddress {
-    /// Sets the token that the server asks for.
+    /// Sets the token that the server requires of its clients.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Sets the name of this program, which the server and its threads are told.
+    /// Sets the name of this program, which is sent to the server and becomes the originator of its threads.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.client = name.into();
@@ -96,11 +96,11 @@ impl ServerAddress {
         &self.client
     }
 
-    /// How long a server is waited for: as long as a program is.
+    /// How long to wait for a server: as long as for a program.
     pub(crate) const PATIENCE: Patience =
         Patience { answer: ANSWER_TIMEOUT, silence: SILENCE_TIMEOUT };
 
-    /// Connects. Both halves carry one message at a time.
+    /// Connects. Returns the halves that messages are written to and read from.
     pub(crate) async fn connect(&self) -> Result<(SocketSink, SocketSource), TransportError> {
         let name = self.to_string();
         match timeout(ANSWER_TIMEOUT, self.open()).await {
@@ -158,7 +158,7 @@ impl ServerAddress {
     }
 }
 
-/// How much of a refusal is shown.
+/// How many bytes of a refusal are shown.
 const BODY_BYTES_SHOWN: usize = 500;
 
 impl fmt::Display for ServerAddress {
@@ -224,7 +224,7 @@ impl SocketSource {
         }
     }
 
-    /// The error for a message that cannot be read.
+    /// Returns the error for a message that cannot be read.
     pub(crate) fn malformed(&self, line: &[u8], reason: String) -> TransportError {
         let head = String::from_utf8_lossy(&line[..line.len().min(BODY_BYTES_SHOWN)]);
         TransportError::Malformed {

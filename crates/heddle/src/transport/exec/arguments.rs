@@ -1,8 +1,8 @@
 //! The arguments of `exec`, all in one place.
 //!
 //! The order is that of the published TypeScript client, which every version of the program has to accept: settings,
-//! model, sandbox, directories, flags, schema, then the thread to continue, then images. The prompt comes on stdin. What
-//! only heddle knows comes last: `--file` for attached texts and PDFs.
+//! model, sandbox, directories, flags, schema, then the thread to continue, then images. The prompt is passed on stdin.
+//! Attached texts and PDFs come last, with `--file`, which only heddle knows.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use crate::turn::TurnLimits;
 use policy::{ApprovalPolicy, Granular};
 use protocol::error::{Limit, LimitKind};
 
-/// What a run is to do.
+/// The inputs of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) options: &'a Options,
     pub(crate) from: Start,
-    /// Limits of the turn that the program is to enforce.
+    /// Limits of the turn that the program enforces.
     pub(crate) limits: TurnLimits,
     /// A file with the JSON schema of the answer.
     pub(crate) schema: Option<&'a Path>,
-    /// How often a wrong answer is requested again, if the turn says.
+    /// How often the model is asked again after a wrong answer; none for the default.
     pub(crate) output_retries: Option<u32>,
     pub(crate) images: &'a [PathBuf],
-    /// Attached files, which only heddle takes.
+    /// Attached texts and PDFs, which only heddle accepts.
     pub(crate) files: &'a [PathBuf],
-    /// Whether the program is heddle, which can say more than the reference.
+    /// Whether the program is heddle, which has more flags than the reference.
     pub(crate) heddle: bool,
 }
 
-/// How a thread was opened, which holds for all of its runs.
+/// The options of a thread, which hold for all of its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) preferences: Preferences,
@@ -49,19 +49,19 @@ pub(crate) fn arguments(run: &Run<'_>) -> Vec<OsString> {
     list.word("exec").word("--json");
     if run.heddle {
         list.word("--include-deltas");
-        // As in this process, where nothing is left out.
+        // So that the events are the same as for threads in this process.
         list.word("--include-refused");
     }
     for setting in &preferences.overrides {
         list.option("--config", setting);
     }
-    // After those of the thread, so that they count.
+    // After the settings of the thread, so that the limits of the turn win.
     for Limit { kind, value } in run.limits.set() {
         if let Some(key) = limit_key(kind) {
             list.option("--config", format!("limits.{key}={value}"));
         }
     }
-    // The reference does not know it.
+    // The reference does not know this setting.
     if let Some(retries) = run.output_retries.filter(|_| run.heddle) {
         list.option("--config", format!("limits.output_retries={retries}"));
     }
@@ -83,7 +83,7 @@ pub(crate) fn arguments(run: &Run<'_>) -> Vec<OsString> {
     for directory in &preferences.writable_dirs {
         list.option("--add-dir", directory);
     }
-    // The library asks for no repository in this process either.
+    // Threads in this process need no repository either.
     list.word("--skip-git-repo-check");
     for (flag, given) in [
         ("--oss", preferences.local_model),
@@ -103,12 +103,13 @@ pub(crate) fn arguments(run: &Run<'_>) -> Vec<OsString> {
         list.option("--config", format!("approval_policy={}", approval_value(*policy)));
     }
     match run.from {
-        // An id of the caller's was refused before.
+        // `NewAs` was refused when the thread was opened.
         Start::New | Start::NewAs(_) => {}
         Start::Resume(thread) => {
             list.option("resume", thread.to_string());
         }
-        // Without a prompt, a fork would not run a turn. `-` is stdin, and must come before what takes several words.
+        // Without a prompt, a fork would not run a turn. `-` is stdin, and must come before options that take several
+        // values.
         Start::Fork(thread) => {
             list.option("fork", thread.to_string()).word("-");
         }
@@ -137,13 +138,13 @@ impl List {
     }
 }
 
-/// Returns the setting of a limit; none for what the program is not asked to enforce.
+/// Returns the key of the setting for a limit; none for a limit that the program does not enforce.
 fn limit_key(kind: LimitKind) -> Option<&'static str> {
     match kind {
         LimitKind::Tokens => Some("tokens_max"),
         LimitKind::Calls => Some("calls_max"),
         LimitKind::Requests => Some("requests_max"),
-        // Of time, too, as the setting has whole seconds only.
+        // Nor for time, as the setting has whole seconds only.
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What a run is given besides its arguments: the prompt, and files for images and the schema.
+//! The inputs of a run besides its arguments: the prompt, and files for images, attachments and the schema.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// Writes what the program reads from files. Paths of images are relative to `directory`. `texts` has the content of
-    /// attached texts, for a program that takes no files.
+    /// Writes the files that the program reads. Paths of images are relative to `directory`. `texts` has the content of
+    /// attached texts, for a program that has no flag for files.
     pub(crate) async fn prepare(
         input: &Input,
         texts: Option<HashMap<Digest, String>>,
@@ -51,14 +51,14 @@ impl Prompt {
     }
 }
 
-/// What a message comes to.
+/// The parts of a message in the form that the program takes.
 #[derive(Debug, Default)]
 struct Parts {
     text: String,
     images: Vec<PathBuf>,
-    /// Images that have no file yet: where in `images` they belong, the ending of their name, and their bytes.
+    /// Images that have no file yet: their index in `images`, the extension of their name, and their bytes.
     pictures: Vec<(usize, &'static str, Vec<u8>)>,
-    /// Names of attached files, and where their content is.
+    /// Names of attached files, and the paths of their content.
     links: Vec<(String, PathBuf)>,
 }
 
@@ -89,7 +89,7 @@ impl Parts {
                     parts.pictures.push((parts.images.len(), ending, bytes));
                     parts.images.push(PathBuf::new());
                 }
-                // Shown with the message; the model does not get them.
+                // They are only shown with the message; the model does not get them.
                 Given::Part(UserInput::Skill { .. } | UserInput::Mention { .. }) => {}
             }
         }
@@ -100,7 +100,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Adds an attached file; returns the text that it comes to, if it does.
+    /// Adds an attached file. If it becomes text of the prompt, returns that text.
     fn attach(
         &mut self,
         attachment: &Attachment,
@@ -154,7 +154,7 @@ fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the ending and the bytes of an image in a `data:` URL.
+/// Returns the file extension and the bytes of an image in a `data:` URL.
 fn picture(url: &str) -> Option<(&'static str, Vec<u8>)> {
     let (kind, data) = url.strip_prefix("data:image/")?.split_once(";base64,")?;
     let ending = match kind {

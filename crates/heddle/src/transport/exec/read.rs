@@ -1,4 +1,4 @@
-//! Reads the lines of `exec --json` as events. Pure: whoever runs the program gives it the lines and the time.
+//! Reads the lines of `exec --json` as events. Pure: the caller passes in the lines and the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use serde_json::Value;
 /// Reads the lines of one run.
 #[derive(Debug)]
 pub(crate) struct ExecReader {
-    /// Where the commands run, which no line says.
+    /// The directory in which the commands run, which is in no line.
     directory: PathBuf,
-    /// Tokens used by the thread before the run, as far as is known.
+    /// Tokens used by the thread before the run, as far as they are known.
     before: Usage,
-    /// The thread, if it was known before the run.
+    /// The id of the thread, if it was known before the run.
     known: Option<ThreadId>,
-    /// The thread, once a line has said it.
+    /// The id of the thread, once a line has had it.
     thread: Option<ThreadId>,
     /// Items that started and are not complete, by the program's own ids.
     open: HashMap<String, OpenItem>,
@@ -37,11 +37,11 @@ pub(crate) struct ExecReader {
     unknown: BTreeSet<String>,
     usage: Option<Usage>,
     stage: RunStage,
-    /// Whether the run was asked to end, so that a failure is the interruption.
+    /// Whether the run was interrupted, so that a failure counts as the interruption.
     interrupted: Interrupted,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunStage {
     Starting,
@@ -62,7 +62,7 @@ struct OpenItem {
     started_ms: u64,
 }
 
-/// A line that is not one of this format.
+/// A line that does not have this format.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct NotALine {
@@ -70,7 +70,8 @@ pub(crate) struct NotALine {
 }
 
 impl ExecReader {
-    /// Reads the run of a thread that has used `before` and works in `directory`; a new one is not `known` yet.
+    /// Creates the reader of a run in `directory`. `before` are the tokens that the thread has used, and `known` is its
+    /// id, if it is not new.
     pub(crate) fn new(directory: PathBuf, before: Usage, known: Option<ThreadId>) -> Self {
         Self {
             directory,
@@ -88,7 +89,7 @@ impl ExecReader {
         }
     }
 
-    /// Returns the id of the thread, once a line has said it.
+    /// Returns the id of the thread, once a line has had it.
     pub(crate) fn thread(&self) -> Option<ThreadId> {
         self.thread
     }
@@ -108,17 +109,17 @@ impl ExecReader {
         self.before
     }
 
-    /// Returns how many tokens the thread has used, once a line has said it.
+    /// Returns how many tokens the thread has used, once a line has had the number.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage
     }
 
-    /// Returns the same with the tokens of the turn.
+    /// Returns the tokens of the thread and of the turn, once a line has had the number.
     pub(crate) fn turn_usage(&self) -> Option<TurnUsage> {
         self.usage.map(|thread| TurnUsage { thread, turn: thread.since(self.before) })
     }
 
-    /// Notes that the run was asked to end.
+    /// Records that the run was interrupted.
     pub(crate) fn interrupt(&mut self) {
         self.interrupted = Interrupted::Yes;
     }
@@ -150,7 +151,7 @@ impl ExecReader {
         self.known(event, at_ms, sink)
     }
 
-    /// Ends the run: what was held back is a warning after all.
+    /// Ends the run: an error that was held back becomes a warning.
     pub(crate) fn finish(&mut self, sink: &mut impl FnMut(Event)) {
         self.release(sink);
     }
@@ -203,7 +204,7 @@ impl ExecReader {
                 }
                 let attempts = heddle.attempts;
                 let mut error = log::cause::turn_error(message, heddle, &Value::Null);
-                // The reference does not say it; its retries are lines of their own.
+                // The reference does not report the number of attempts; its retries are lines of their own.
                 if attempts.is_none() && error.cause == TurnErrorCause::Unknown {
                     error.attempts = self.retries.saturating_add(1);
                 }
@@ -241,7 +242,7 @@ impl ExecReader {
         Ok(())
     }
 
-    /// Warns once of each kind that this version cannot show.
+    /// Warns once about each kind that this version does not know.
     fn warn_unknown(&mut self, what: &str, kind: &str, sink: &mut impl FnMut(Event)) {
         let kind: String = kind.chars().take(KIND_CHARS_MAX).collect();
         if self.unknown.len() < KINDS_MAX && self.unknown.insert(format!("{what} {kind}")) {
@@ -373,7 +374,7 @@ impl ExecReader {
     }
 }
 
-/// What a line says about an item.
+/// The stage of an item that a line reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Started,
@@ -383,11 +384,11 @@ enum Stage {
 
 /// Maximum length of a kind in a warning, in characters.
 const KIND_CHARS_MAX: usize = 80;
-/// Maximum number of unknown kinds that are told.
+/// Maximum number of unknown kinds that cause a warning.
 const KINDS_MAX: usize = 32;
 
-/// Gives text that came all at once as one delta, so that a caller that prints deltas misses nothing. The reference never prints
-/// parts of a text.
+/// Reports a text that arrived as a whole as one delta, so that a caller that prints deltas misses nothing. The
+/// reference never prints parts of a text.
 fn whole_text(item: ItemId, body: &ItemBody, sink: &mut impl FnMut(Event)) {
     let mut delta = |part, text: &str| {
         if !text.is_empty() {
@@ -423,7 +424,7 @@ fn step(todo: exec::Todo) -> Step {
     Step { text: todo.text, status }
 }
 
-/// Reads a tool call, of which other programs write more fields than this one.
+/// Reads a tool call with more or fewer fields than heddle writes.
 fn foreign_call(raw: &Raw) -> Option<(String, ToolCall)> {
     #[derive(Deserialize)]
     struct Call {
