@@ -1,8 +1,8 @@
 //! [`Error`]: why a thread could not be opened or changed, or why a turn has no answer.
 //!
-//! There is one type for all of it. [`Error::kind`] says what to do, with one [`ErrorKind`] for each thing that a caller
-//! does; the message says the same to a person. What helps to do it is the same for all kinds: whether and when to try
-//! again, the thread and the turn, how many requests were made, and everything that was completed before.
+//! All failures have this one type. [`Error::kind`] says what the caller can do, with one [`ErrorKind`] for each
+//! remedy; the message says the same to a person. The other facts are the same for all kinds: whether and when to try
+//! again, the thread and the turn, how many requests were made, and everything that was completed before the failure.
 //!
 //! ```
 //! # async fn example(thread: heddle::Thread) -> Result<(), heddle::Error> {
@@ -15,7 +15,7 @@
 //!         thread.turn("Go on").run().await?
 //!     }
 //!     Err(error) => match error.kind() {
-//!         // What was done is in the thread, and here.
+//!         // Everything that was completed is in the thread, and here.
 //!         ErrorKind::Limit | ErrorKind::Interrupted => error.into_so_far().unwrap_or_default(),
 //!         _ => return Err(error),
 //!     },
@@ -60,11 +60,12 @@ struct Parts {
     violations: Option<Violations>,
 }
 
-/// What a caller does about an [`Error`].
+/// What a caller can do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting, a file, a tool or an argument is invalid: change it. The message says which one, and to what.
+    /// A setting, a file, a tool or an argument is invalid: change it. The message names it, and says how to correct
+    /// it.
     Settings,
     /// No thread has this id: use another one.
     NoSuchThread,
@@ -83,7 +84,7 @@ pub enum ErrorKind {
     Sandbox,
     /// The local model cannot be used: install it, or look at why its daemon does not start.
     LocalModel,
-    /// The model gave no answer, and the class says what can be done about it.
+    /// The model gave no answer; the class says what the caller can do.
     Model(ErrorClass),
     /// The answer does not match its schema: ask in another way, or for less.
     Answer,
@@ -93,21 +94,21 @@ pub enum ErrorKind {
     Interrupted,
     /// The program that runs the threads cannot be used, or failed: [`Error::transport`] says how.
     Program,
-    /// The transport cannot do what was asked for: use another one.
+    /// The transport does not have a requested feature: use another transport.
     Unsupported,
-    /// The turn failed in another program, which said why only to people.
+    /// The turn failed in another program, which gave a message and no machine-readable cause.
     Failed,
     /// The host program or the machine lacks something: a Tokio runtime, random numbers.
     Host,
 }
 
 impl Error {
-    /// Returns what can be done about it.
+    /// Returns the kind, which says what the caller can do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Returns whether the same may succeed later although nothing is changed.
+    /// Returns whether the same operation may succeed later, without any change.
     pub fn is_retryable(&self) -> bool {
         match self.0.kind {
             ErrorKind::Busy | ErrorKind::ThreadInUse => true,
@@ -128,7 +129,7 @@ impl Error {
         }
     }
 
-    /// Returns how long to wait before another attempt, if the endpoint has said so.
+    /// Returns how long to wait before another attempt, if the endpoint has named a time.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.0.failure.as_ref()?.retry {
             RetryAdvice::After(delay) => Some(delay),
@@ -136,12 +137,12 @@ impl Error {
         }
     }
 
-    /// Returns how many requests were made for the answer that never came; 0 if that is not why the turn failed.
+    /// Returns how many times the failed request was sent; 0 if the turn did not fail because of a request.
     pub fn attempts(&self) -> u32 {
         self.0.failure.as_ref().map_or(0, |failure| failure.attempts)
     }
 
-    /// Returns the provider's id of the last request, which its support asks for.
+    /// Returns the provider's id of the last request, to quote to the provider's support.
     pub fn request_id(&self) -> Option<&str> {
         self.0.failure.as_ref()?.request_id.as_deref()
     }
@@ -151,12 +152,12 @@ impl Error {
         self.0.failure.as_ref()?.limit
     }
 
-    /// Returns the id of the thread, once it has one.
+    /// Returns the id of the thread that the error is about, if it has one.
     pub fn thread_id(&self) -> Option<ThreadId> {
         self.0.thread
     }
 
-    /// Returns the id of the turn, if it is about one.
+    /// Returns the id of the turn that the error is about, if there is one.
     pub fn turn_id(&self) -> Option<&str> {
         self.0.turn.as_deref()
     }
@@ -166,7 +167,7 @@ impl Error {
         self.0.so_far.as_ref()
     }
 
-    /// Returns what the turn had completed.
+    /// Returns what the turn had completed, without copying it.
     pub fn into_so_far(self) -> Option<TurnResult> {
         self.0.so_far
     }
@@ -176,18 +177,18 @@ impl Error {
         self.0.run.as_ref()
     }
 
-    /// Returns where the last answer differs from its schema, if the kind is [`ErrorKind::Answer`]: what was expected there,
-    /// and what it has.
+    /// Returns where the last answer differs from its schema, if the kind is [`ErrorKind::Answer`]: for each place, the
+    /// expected and the actual value.
     pub fn violations(&self) -> Option<&Violations> {
         self.0.violations.as_ref()
     }
 
-    /// Returns how the program failed that runs the threads.
+    /// Returns how the program that runs the threads has failed, if that is the cause.
     pub fn transport(&self) -> Option<&TransportError> {
         self.0.cause.downcast_ref()
     }
 
-    /// Returns why a file cannot be attached, if it is that.
+    /// Returns why a file cannot be attached, if that is the cause.
     pub fn file(&self) -> Option<&StageError> {
         self.0.cause.downcast_ref::<Arc<StageError>>().map(|error| &**error)
     }
@@ -302,7 +303,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { cause, failure, .. } = &*self.0;
-        // What other programs, endpoints and files have said may be printed on a terminal.
+        // The message can quote other programs, endpoints and files, and may be printed on a terminal.
         f.write_str(&stdx::visible::lines(&cause.to_string()))?;
         let Some(failure) = failure else { return Ok(()) };
         let attempts =
@@ -324,7 +325,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Without the items of the turn: this is what a `main` that fails prints.
+/// Leaves out the items of the turn, since a `main` that returns an error prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { kind, cause, thread, turn, failure, so_far: _, run: _, violations: _ } =

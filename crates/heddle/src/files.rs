@@ -16,18 +16,18 @@
 //! # }
 //! ```
 //!
-//! * What a file contains decides, not its name: PNG, JPEG, GIF and WebP images, PDFs, and UTF-8 text of any format.
-//!   Anything else, and what is larger than [`Limits`] allow, is refused with a [`StageError`].
+//! * The content of a file decides its kind, not its name: PNG, JPEG, GIF and WebP images, PDFs, and UTF-8 text of any
+//!   format are accepted. Other files, and files larger than [`Limits`] allow, are refused with a [`StageError`].
 //! * The staging area has one copy of each content, named by its SHA-256. The log of a thread has a [`FileReference`];
 //!   each request has the content, as the provider takes it.
-//! * What a provider does not take, and what is missing or damaged by then, is left out: the model reads why, and the user
-//!   gets a warning. The turn goes on.
+//! * A file that the provider does not accept, or that is missing or damaged when a request is made, is left out: the
+//!   model reads why, and the user gets a warning. The turn goes on.
 //! * [`Event::FileStaged`] comes before the turn starts, and
 //!   [`Event::FileSent`] when an endpoint has taken the first request with the file.
-//! * [`Files::clean_up`] removes what no thread refers to. Nothing is removed by itself. It asks the threads of this home
-//!   only: a path that another program has written down ([`Attachment::path`]) is safe while the attachment exists, which is
-//!   for the whole turn over every transport. `codex` has copied what it sends by then, into its own logs; a heddle with
-//!   another home has copies of its own.
+//! * [`Files::clean_up`] removes the contents that no thread refers to; otherwise, nothing is removed. It searches the
+//!   threads of this home only. A program that has got the path of a file ([`Attachment::path`]) can rely on it while
+//!   the attachment exists, which is for the whole turn over every transport. After the turn, it needs the file no
+//!   more: `codex` has copied the content into its own logs, and a heddle with another home has a copy of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub struct Attachment(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     staged: Staged,
-    /// Whether a turn has reported it.
+    /// Whether a turn has reported it in an event.
     reported: AtomicBool,
 }
 
@@ -86,12 +86,12 @@ impl Attachment {
         self.0.staged.file()
     }
 
-    /// Returns whether its content was staged before, so that nothing was written.
+    /// Returns whether the same content was already in the staging area, so that nothing was written.
     pub fn is_reused(&self) -> bool {
         self.0.staged.is_reused()
     }
 
-    /// Returns where the content is. Do not change it.
+    /// Returns the path of the content in the staging area. Do not change the file.
     pub fn path(&self) -> PathBuf {
         self.0.staged.path()
     }
@@ -111,7 +111,7 @@ impl Attachment {
 pub struct Listing {
     /// The contents, in the order of their last use, the newest first.
     pub files: Vec<(Entry, Mentions)>,
-    /// What could not be searched for mentions.
+    /// Logs that could not be searched for mentions.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -121,7 +121,7 @@ impl Files {
         Self { home, directory, library, stores, limits: Limits::default() }
     }
 
-    /// Stages with other limits than the usual ones.
+    /// Returns a copy that stages files with other limits than the default ones.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -134,7 +134,7 @@ impl Files {
         self.work(move |area, limits| area.stage(&path, limits)).await
     }
 
-    /// Stages a content that is in no file. The name is what the model and people see.
+    /// Stages a content from memory. The model and the user see it under this name.
     pub async fn stage_bytes(
         &self,
         name: impl Into<String>,
@@ -152,7 +152,7 @@ impl Files {
         blocking(move |_| Ok(stage(&area, &limits).map(Attachment::new)?)).await
     }
 
-    /// Lists the staged files. All logs are searched for them, which is reported to `progress`.
+    /// Lists the staged files. This searches all logs for mentions of them, and reports its progress to `progress`.
     pub async fn list(
         &self,
         mut progress: impl FnMut(Progress) + Send + 'static,
@@ -173,9 +173,9 @@ impl Files {
         .await
     }
 
-    /// Removes the contents that no thread refers to, nobody uses and that were not used for some time.
+    /// Removes the contents that no thread refers to, that no process uses and that were not used for some time.
     ///
-    /// While a log cannot be read, nothing is removed: it may refer to anything.
+    /// If a log cannot be read, nothing is removed, because that log could refer to any content.
     pub async fn clean_up(
         &self,
         clean_up: CleanUp,
@@ -194,12 +194,12 @@ impl Files {
         for store in self.stores.without_files() {
             runtime.block_on(search_store(store, logs));
         }
-        // Last: an ephemeral thread may have been forked into a file meanwhile.
+        // The files are searched last, as an ephemeral thread may have been forked into a file meanwhile.
         logs.update(progress);
     }
 }
 
-/// Searches the logs of a store that may have them anywhere.
+/// Searches the logs of a store through its interface, as they may be anywhere.
 async fn search_store(store: &dyn Store, logs: &mut LogScan) {
     if logs.wanted().is_empty() {
         return;
@@ -249,8 +249,8 @@ async fn search_store(store: &dyn Store, logs: &mut LogScan) {
 /// How many threads are listed at once.
 const PAGE: usize = 100;
 
-/// Stages the files of a message and reads its images, on a thread for blocking work. Returns the message, what is
-/// attached to it, and warnings about images.
+/// Stages the files of a message and reads its images, on a thread for blocking work. Returns the message, its
+/// attachments, and warnings about images.
 pub(crate) async fn prepare(
     input: Input,
     library: &Library,
@@ -279,7 +279,7 @@ pub(crate) async fn prepare(
     }
 }
 
-/// Reads attached texts, for transports that have nothing but text for them.
+/// Reads attached texts, for transports that can send them only as text of the message.
 pub(crate) async fn read_texts(
     attached: &[Attachment],
     library: &Library,
@@ -303,7 +303,7 @@ pub(crate) async fn read_texts(
     reading.await.map_err(|ended| failed(ended.to_string()))?.map_err(failed)
 }
 
-/// Reports the files of a message that a turn is about to have, each content once. From now on a log may refer to them.
+/// Reports the files of a message to the events of its turn, each content once. From now on a log may refer to them.
 pub(crate) fn report(attached: &[Attachment], events: &EventSink) {
     let mut reported = HashSet::new();
     for attachment in attached {
@@ -322,7 +322,8 @@ pub(crate) fn report(attached: &[Attachment], events: &EventSink) {
 pub(crate) struct Leases(Mutex<HashMap<Digest, Attachment>>);
 
 impl Leases {
-    /// Keeps the first ones until this is dropped. Others are kept by the time of their last use.
+    /// Keeps at most [`LEASES_MAX`] files until this is dropped. A clean-up spares the others while their last use is
+    /// recent.
     pub(crate) fn keep(&self, attached: &[Attachment]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for attachment in attached {

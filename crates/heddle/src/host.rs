@@ -48,14 +48,14 @@ impl Heddle {
         Self { surroundings, transport: Arc::new(InProcess) }
     }
 
-    /// Returns a copy whose threads run somewhere else. What is asked of saved threads ([`Heddle::threads`]) still concerns
-    /// the home of this one, so it should be the same.
+    /// Returns a copy whose threads run over another transport. [`Heddle::threads`] still lists the saved threads of
+    /// this home, so the other program should use the same home.
     #[must_use]
     pub fn over(&self, transport: impl Transport + 'static) -> Self {
         Self { surroundings: self.surroundings.clone(), transport: Arc::new(transport) }
     }
 
-    /// Opens a thread as the spec says: creates, resumes or forks one.
+    /// Opens a thread: creates, resumes or forks one, depending on the spec.
     ///
     /// In this process, this reads files, tries out the sandbox and may start a daemon, all on a thread for blocking work.
     pub async fn start(&self, spec: ThreadSpec) -> Result<Thread, Error> {
@@ -64,7 +64,7 @@ impl Heddle {
         Ok(Thread::new(session, limits))
     }
 
-    /// Resumes a thread, in the directory it last worked in.
+    /// Resumes a thread, in the directory that it last worked in.
     pub async fn resume(&self, thread: ThreadId) -> Result<Thread, Error> {
         self.start(ThreadSpec::resume(thread)).await
     }
@@ -160,7 +160,7 @@ impl Builder {
         self
     }
 
-    /// Creates the [`Heddle`], or says what is missing or invalid.
+    /// Creates the [`Heddle`]; an error names what is missing or invalid.
     pub fn build(self) -> Result<Heddle, Error> {
         let home = self
             .home

@@ -25,7 +25,7 @@ pub struct Input {
     client_id: Option<String>,
 }
 
-/// A part as the user gave it, and what the model gets of it.
+/// A part as the user gave it, and the content that the model gets for it.
 #[derive(Clone, Debug)]
 struct Piece {
     given: UserInput,
@@ -35,7 +35,7 @@ struct Piece {
 #[derive(Clone, Debug)]
 enum PieceContent {
     Parts(Vec<ContentPart>),
-    /// A picture that has not been read yet.
+    /// An image file that has not been read yet.
     Image(PathBuf),
     /// A file that has not been staged yet.
     File(PathBuf),
@@ -56,8 +56,8 @@ impl Input {
         self.part(UserInput::text(text))
     }
 
-    /// Appends an image from a file, whose bytes become part of the log, as with the reference. [`Input::file`] keeps them
-    /// out of it. If it cannot be sent, the model gets a text that says so, and the user a warning.
+    /// Appends an image from a file. Its bytes become part of the log, as with the reference; [`Input::file`] keeps
+    /// them out of the log. If the image cannot be sent, the model gets a text that says so, and the user a warning.
     #[must_use]
     pub fn image(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -92,8 +92,8 @@ impl Input {
         self.part(UserInput::Image { image_url: url.into(), detail: None })
     }
 
-    /// Adds a part of any kind. Skills and mentions are shown with the message, and the model does not get them: a host
-    /// that wants it to adds text.
+    /// Adds a part of any kind. Skills and mentions are shown with the message, but the model does not get them: add
+    /// text if it should.
     #[must_use]
     pub fn part(mut self, part: UserInput) -> Self {
         let content = match &part {
@@ -112,7 +112,7 @@ impl Input {
         self
     }
 
-    /// Sets the host's own id of the message, which its item has, too.
+    /// Sets the host program's own id of the message, which is also in the item of the message.
     #[must_use]
     pub fn client_id(mut self, id: impl Into<String>) -> Self {
         self.client_id = Some(id.into());
@@ -121,7 +121,8 @@ impl Input {
 
     /// Reads the image files now, relative to `directory`, and returns warnings about those that cannot be sent.
     ///
-    /// Otherwise they are read when the turn starts, relative to the thread's directory, and the warnings are events.
+    /// Without this call, they are read when the turn starts, relative to the thread's directory, and the warnings are
+    /// events.
     pub fn load(&mut self, directory: &Path) -> Vec<String> {
         let (mut images, mut warnings) = (0, Vec::new());
         for Piece { given, content } in &mut self.pieces {
@@ -147,7 +148,7 @@ impl Input {
         Ok(())
     }
 
-    /// Returns what is attached and staged.
+    /// Returns the attachments that are staged.
     pub(crate) fn attachments(&self) -> Vec<Attachment> {
         let attached = self.given().filter_map(|part| match part {
             Given::Attached(attachment) => Some(attachment.clone()),
@@ -165,7 +166,7 @@ impl Input {
         })
     }
 
-    /// Returns the parts as a transport passes them on.
+    /// Returns the parts in the form that a transport passes on.
     pub(crate) fn given(&self) -> impl Iterator<Item = Given<'_>> {
         self.pieces.iter().map(|Piece { given, content }| match content {
             PieceContent::Attached(attachment) => Given::Attached(attachment),
@@ -175,17 +176,17 @@ impl Input {
         })
     }
 
-    /// Returns the host's own id of the message.
+    /// Returns the host program's own id of the message.
     pub(crate) fn own_id(&self) -> Option<&str> {
         self.client_id.as_deref()
     }
 
-    /// Returns what the engine takes. Files that were not read are not sent.
     /// Returns whether it has no parts at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
+    /// Converts the input for the engine. Images and files that were not read have no content for the model.
     pub(crate) fn into_turn_input(self) -> UserTurnInput {
         let (mut parts, mut given) = (Vec::new(), Vec::new());
         for piece in self.pieces {

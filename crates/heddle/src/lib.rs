@@ -18,8 +18,8 @@
 //!   approver, a judge, a model).
 //! * [`Turn`] is a stream of [`events`] that starts when it is first polled; [`Turn::run`] waits for its [`TurnResult`].
 //!   Dropping it interrupts the turn.
-//! * [`TurnLimits`] say where a turn ends, and a [`Run`] is several turns with [`RunLimits`]. There is one [`Error`]
-//!   for all of it, which says what to do, whether to try again and what was done before.
+//! * [`TurnLimits`] bound a turn, and a [`Run`] is several turns with [`RunLimits`]. All failures are one type,
+//!   [`Error`], which says what the caller can do, whether to try again and what was completed before.
 //! * The library prints nothing, never exits, installs no signal handler and starts no runtime: call it from within a
 //!   Tokio runtime, multi-threaded or not. Messages for the user are [`Notice`]s or events.
 //!
@@ -38,7 +38,7 @@
 //! }
 //! ```
 //!
-//! Without it, opening a thread with a sandbox fails with an error that says so.
+//! Without this line, opening a thread with a sandbox fails with an error that says so.
 
 #![warn(missing_docs)]
 
@@ -83,10 +83,10 @@ pub mod events {
     pub use protocol::user::*;
 }
 
-/// Approvals: questions to the user before something is done, and their answers.
+/// Approvals: questions to the user before an action is taken, and their answers.
 ///
-/// An [`Approver`](approvals::Approver) answers them, and is given to [`ThreadSpec::approver`]. Approvers are made of
-/// functions and put together:
+/// An [`Approver`](approvals::Approver) answers them; [`ThreadSpec::approver`] sets it. Approvers are made of
+/// functions, and can be combined:
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,7 +97,7 @@ pub mod events {
 /// };
 ///
 /// # async fn ask_on_the_phone(_: &str) -> bool { false }
-/// // Decides about one command, and has no opinion about anything else.
+/// // Decides about one command, and leaves all other questions to the fallback.
 /// let containers = approver_fn(|question| match &question.request.subject {
 ///     Subject::Command { argv, .. } if plain_words(argv)? == ["docker", "ps"] => Some(Answer::Accept),
 ///     _ => None,
@@ -115,9 +115,9 @@ pub mod events {
 /// A command is nearly always a script for a shell, so its beginning says nothing about its end: decide by
 /// [`plain_words`](approvals::plain_words), which has none for a script that does more than run one program.
 ///
-/// An answer reaches no further than what was on offer. An approver that panics, does not answer in time or drops the
-/// question has refused; the reason is in [`Event::ApprovalResolved`](events::Event::ApprovalResolved) and in the
-/// [`Decision`](events::Decision) of the item, and the turn goes on.
+/// An answer cannot grant more than the question offers. If an approver panics, does not answer in time or drops the
+/// question, the action is refused; the reason is in [`Event::ApprovalResolved`](events::Event::ApprovalResolved) and
+/// in the [`Decision`](events::Decision) of the item, and the turn goes on.
 pub mod approvals {
     pub use engine::Question;
     pub use engine::approval::{mildest, strictest};
@@ -126,7 +126,7 @@ pub mod approvals {
     pub use runtime::approver::*;
 }
 
-/// Judges: decisions of the host program about what the model may do, in addition to the policy.
+/// Judges: code of the host program that decides, in addition to the policy, what the model may do.
 pub mod judge {
     pub use policy::{Because, Decision, Effect, Place, ToolCallRequest, Verdict};
     pub use runtime::judge::*;
@@ -148,7 +148,7 @@ pub mod policy {
     pub use tools::{Shell, join};
 }
 
-/// Runs processes in the sandbox, and proves that it holds. For programs that administer heddle.
+/// Runs processes in the sandbox, and tests that it holds. For programs that administer heddle.
 pub mod sandbox {
     pub use ::sandbox::*;
 }

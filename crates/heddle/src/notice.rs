@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::event::Event;
 use protocol::repair::Repair;
 
-/// Something the user should know that is not an error. The library prints nothing, so the front end does.
+/// A message for the user that is not an error. The library prints nothing, so the front end shows it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -39,7 +39,7 @@ pub enum Notice {
     DaemonLoading(f32),
     /// The daemon has started or failed to.
     DaemonStarted,
-    /// An instructions file (AGENTS.md) was not read, or not as it is.
+    /// An instructions file (AGENTS.md) was not read, was cut, or is not UTF-8.
     Instructions(String),
 }
 

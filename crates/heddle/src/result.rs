@@ -19,10 +19,10 @@ use crate::structured_output::{self, AnswerError};
 pub struct TurnResult {
     /// Id of the turn, as in the log.
     pub id: String,
-    /// Messages, commands, patches and other items, in the order of completion. The user's own messages are not among them; events
-    /// have those.
+    /// Messages, commands, patches and other items, in the order of completion. The user's own messages are only in
+    /// events.
     pub items: Vec<Item>,
-    /// The last message of the model: the answer.
+    /// The last message of the model, which is the answer; none if it sent no message.
     pub final_response: Option<Arc<str>>,
     /// Tokens used by this turn.
     pub usage: Usage,
@@ -30,11 +30,11 @@ pub struct TurnResult {
     pub thread_usage: Usage,
     /// Tokens of calls and their outputs in this turn, estimated from their size, as no provider counts them.
     pub tool_tokens: u64,
-    /// Warnings during the turn.
+    /// Texts of the warnings during the turn, for the user.
     pub warnings: Vec<String>,
-    /// Number of retried requests.
+    /// How often a request to the model was sent again.
     pub retries: u32,
-    /// Time from the start to the first part of a message or of reasoning.
+    /// Time from the start of the turn to the first message or reasoning of the model; none if there was neither.
     pub time_to_first_token: Option<Duration>,
     /// Time from the start to the end of the turn.
     pub duration: Duration,
@@ -46,7 +46,7 @@ pub struct TurnResult {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolTime {
-    /// Id of its item.
+    /// Id of its item in [`TurnResult::items`].
     pub item: ItemId,
     /// The command line, `apply_patch`, or the name of the tool.
     pub name: String,
@@ -54,11 +54,11 @@ pub struct ToolTime {
     pub duration: Duration,
 }
 
-/// What a token of English or code has on average.
+/// Average size of a token of English or code.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TurnResult {
-    /// Reads the answer as JSON. An error says where in the answer it does not fit.
+    /// Reads the answer as JSON. An error names the place in the answer that does not fit `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, AnswerError> {
         structured_output::decode(self.final_response.as_deref())
     }
@@ -144,7 +144,7 @@ impl Reducer {
         self.end = Some(end);
     }
 
-    /// Returns the result of a turn that has not ended, and never will.
+    /// Returns the result of a turn that broke off, so that no event says how it ended.
     pub(crate) fn so_far(self, id: impl Into<String>) -> TurnResult {
         TurnResult { id: id.into(), ..self.result }
     }

@@ -1,4 +1,4 @@
-//! Assembles a thread from settings, files, the machine and what the host program provides.
+//! Assembles a thread from settings, files, the machine and the parts that the host program provides.
 //!
 //! Everything here may block: it reads files, tries out sandboxes and may start the daemon. [`Heddle`](crate::Heddle)
 //! runs it on a thread for blocking work.

@@ -1,4 +1,4 @@
-//! [`ThreadSpec`]: how to open a thread, and with which settings.
+//! [`ThreadSpec`]: how a thread is opened, and with which settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,19 +63,20 @@ impl ThreadSpec {
         Self { start: Start::Fork(thread), ..Self::default() }
     }
 
-    /// Creates a new thread under an id that nobody has used, such as one of [`new_thread_id`](crate::new_thread_id).
+    /// Creates a new thread under an id that no other thread has, such as one of
+    /// [`new_thread_id`](crate::new_thread_id).
     pub fn new_as(id: ThreadId) -> Self {
         Self { start: Start::NewAs(id), ..Self::default() }
     }
 
-    /// Leaves a turn and all that follow out of a fork. Without effect on anything but a [fork](Self::fork).
+    /// Leaves a turn and all later ones out of a fork. It has an effect only on a [fork](Self::fork).
     #[must_use]
     pub fn before_turn(mut self, turn: impl Into<String>) -> Self {
         self.fork_point = Some(ForkPoint::Before(turn.into()));
         self
     }
 
-    /// Leaves all that follows a turn out of a fork. Without effect on anything but a [fork](Self::fork).
+    /// Leaves all turns after this one out of a fork. It has an effect only on a [fork](Self::fork).
     #[must_use]
     pub fn after_turn(mut self, turn: impl Into<String>) -> Self {
         self.fork_point = Some(ForkPoint::After(turn.into()));
@@ -96,7 +97,7 @@ impl ThreadSpec {
         self
     }
 
-    /// Sets what commands and patches may do.
+    /// Sets the sandbox mode: what commands and patches may do.
     #[must_use]
     pub fn sandbox(mut self, mode: SandboxMode) -> Self {
         self.preferences.sandbox = Some(mode);
@@ -111,7 +112,8 @@ impl ThreadSpec {
         self
     }
 
-    /// Sets where turns end, whatever the model still wants. A turn can have [limits of its own](crate::Turn::limits).
+    /// Sets limits at which turns end, even if the model would go on. A turn can have
+    /// [limits of its own](crate::Turn::limits).
     #[must_use]
     pub fn limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
@@ -140,7 +142,7 @@ impl ThreadSpec {
         self
     }
 
-    /// Uses settings that were loaded before, with the preferences they were loaded with.
+    /// Uses settings that were loaded before, together with the preferences with which they were loaded.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Some(Box::new(settings));
@@ -168,7 +170,7 @@ impl ThreadSpec {
         self
     }
 
-    /// Sets the kind of front end, as it is written to the log: `exec`, `vscode`, `cli`.
+    /// Sets the kind of front end that is written to the log: `exec`, `vscode`, `cli`.
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
@@ -184,7 +186,8 @@ impl ThreadSpec {
     }
 
     /// Offers the model the tools that `tools` has at the time of each request. They replace built-in tools of the same
-    /// name. A tool that is added later under a name that the thread has another tool of the host for is not offered by it.
+    /// name. If a tool is added later under the name of a tool that was given with [`tool`](Self::tool), the thread
+    /// does not offer it.
     #[must_use]
     pub fn tools(mut self, tools: &Tools) -> Self {
         if !self.registries.iter().any(|registry| registry.is_same(tools)) {
@@ -193,7 +196,8 @@ impl ThreadSpec {
         self
     }
 
-    /// Sets the approver, who is asked for approval. Without one, whatever needs approval is refused.
+    /// Sets the approver, which answers requests for approval. Without one, every action that needs approval is
+    /// refused.
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));

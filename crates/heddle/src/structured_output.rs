@@ -1,4 +1,4 @@
-//! Structured output: answers of a type, checked whatever the model and the transport are.
+//! Structured output: answers that match a type, checked with every model and over every transport.
 //!
 //! ```no_run
 //! use heddle::{Heddle, ThreadSpec};
@@ -33,20 +33,20 @@
 //! # }
 //! ```
 //!
-//! # What happens to an answer
+//! # How an answer is checked
 //!
-//! The schema goes to the provider, which may hold the model to it. Whether it does or not, the answer is checked when the
-//! turn ends. If it does not conform, the model is told where, what was expected and what it wrote, and answers again:
-//! once, or as often as [`Turn::output_retries`](crate::Turn::output_retries) says. Then the turn fails with an error of the kind
-//! [`ErrorKind::Answer`](crate::ErrorKind::Answer); its message lists the differences, and so does
-//! [`Error::violations`](crate::Error::violations). So an answer of
-//! a turn that completes always conforms, over every [transport](crate::transport).
+//! The schema goes to the provider, which may enforce it. Whether it does or not, the answer is checked when the turn
+//! ends. If it does not conform, the model gets a message with the place, the expected and the actual value, and
+//! answers again: once, or as often as [`Turn::output_retries`](crate::Turn::output_retries) says. Then the turn fails
+//! with an error of the kind [`ErrorKind::Answer`](crate::ErrorKind::Answer); its message lists the differences, and so
+//! does [`Error::violations`](crate::Error::violations). So the answer of a turn that completes always conforms, over
+//! every [transport](crate::transport).
 //!
 //! # Schemas
 //!
 //! [`Turn::output`](crate::Turn::output) takes the schema of a type. [`Turn::output_schema`](crate::Turn::output_schema)
-//! takes a [`Schema`]: of a type, of the builder, or JSON. [`Schema`] says how it becomes what strict providers take, and
-//! [`SchemaFile`] gives it to other programs.
+//! takes a [`Schema`]: of a type, of the builder, or JSON. [`Schema`] explains how it is converted for strict
+//! providers, and [`SchemaFile`] writes it to a file for other programs.
 //!
 //! # While the answer grows
 //!
@@ -70,7 +70,7 @@
 //! # }
 //! ```
 //!
-//! [`Partial`] does the same for whoever reads the events of a turn, too.
+//! [`Partial`] does the same for code that reads the events of a turn itself.
 
 mod answer;
 mod builder;

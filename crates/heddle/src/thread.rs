@@ -28,19 +28,19 @@ pub struct Thread {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ThreadFacts {
-    /// Its id.
+    /// Id of the thread, by which it can be resumed.
     pub id: ThreadId,
-    /// The model that answers.
+    /// Name of the model, as the provider knows it.
     pub model: String,
-    /// The provider that serves it.
+    /// Id of the provider that serves the model, as in config.toml.
     pub provider: String,
     /// The working directory, with all symbolic links resolved.
     pub directory: PathBuf,
     /// Name of the host program.
     pub originator: String,
-    /// What commands and patches may do, in detail.
+    /// The sandbox profile: what commands and patches may do, in detail.
     pub profile: Profile,
-    /// When approval is requested; none if the program that runs the thread does not say.
+    /// When approval is requested; none if another program runs the thread, as it does not report it.
     pub approval_policy: Option<ApprovalPolicy>,
     /// Size of the model's context window in tokens, if known.
     pub context_window: Option<u64>,
@@ -50,7 +50,7 @@ pub struct ThreadFacts {
     pub usage: Usage,
     /// Whether the user does not want to see reasoning (`hide_agent_reasoning`).
     pub hide_reasoning: bool,
-    /// Whether the user wants to see raw reasoning as it comes (`show_raw_agent_reasoning`).
+    /// Whether the user wants to see raw reasoning while it streams (`show_raw_agent_reasoning`).
     pub show_raw_reasoning: bool,
 }
 
@@ -65,7 +65,8 @@ impl Thread {
         self.session.id()
     }
 
-    /// Returns what was determined when the thread was opened; over [`Exec`](crate::transport::Exec) that is nothing.
+    /// Returns the properties that were determined when the thread was opened; none over
+    /// [`Exec`](crate::transport::Exec).
     pub fn facts(&self) -> Option<&ThreadFacts> {
         self.session.facts()
     }
@@ -85,8 +86,8 @@ impl Thread {
         self.begin(Work::Say(input.into()))
     }
 
-    /// Creates a run: turns that go on until there is nothing left to do, or a limit is reached. Nothing happens until it is
-    /// polled or awaited.
+    /// Creates a run: turns that follow one another until there is nothing left to do, or a limit is reached. Nothing
+    /// happens until it is polled or awaited.
     pub fn run(&self, input: impl Into<Input>) -> Run {
         Run::new(Arc::clone(&self.session), input.into(), self.limits)
     }
@@ -111,8 +112,8 @@ impl Thread {
         Turn::new(Arc::clone(&self.session), work, self.limits)
     }
 
-    /// Returns whether something was [added](crate::TurnHandle::steer) to a turn in this process after its last request. The
-    /// next turn begins with it; one of an empty [`Input`] says nothing else.
+    /// Returns whether input was [added](crate::TurnHandle::steer) to a turn in this process after its last request.
+    /// The next turn begins with it; a turn with an empty [`Input`] sends only that.
     pub fn has_unsaid(&self) -> bool {
         self.session.has_unsaid()
     }

@@ -9,7 +9,7 @@ use protocol::repair::Repair;
 use store::index::{CatalogError, Hit, Index, List, Page, Progress, Search};
 use tokio::runtime::Handle;
 
-/// Lines of a thread's log, for [`Threads::read`].
+/// The lines of a thread's log, which [`Threads::read`] passes on.
 pub use ::log::{Line, Payload, Record, SessionMeta};
 /// The turns of a thread, numbered as they are shown.
 pub use history::Turns;
@@ -74,7 +74,7 @@ impl Threads {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).find(id))?)).await
     }
 
-    /// Calls `line` for every line of a thread, with `folded` as the accumulator, and returns that.
+    /// Calls `line` for every line of a thread, with `folded` as the accumulator, and returns the accumulator.
     pub async fn read<T: Send + 'static>(
         &self,
         id: ThreadId,
@@ -89,9 +89,9 @@ impl Threads {
         .await
     }
 
-    /// Returns what came of the last turns of a thread, at most `turns_max`, oldest first: for each the same as its
-    /// [`Turn`](crate::Turn) has returned, but for warnings, retries, lists of steps and the numbers of items, which are not
-    /// in the log. A turn without an end was interrupted.
+    /// Returns the results of the last turns of a thread, at most `turns_max`, oldest first. Each is the same as its
+    /// [`Turn`](crate::Turn) has returned, but for warnings, retries, lists of steps and the numbers of items, which
+    /// are not in the log. A turn without an end counts as interrupted.
     pub async fn turns(
         &self,
         id: ThreadId,
@@ -117,7 +117,7 @@ impl Threads {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).delete(id))?)).await
     }
 
-    /// Names a thread, so that it can be found by the name.
+    /// Names a thread; [`Threads::resolve`] finds it by its name.
     pub async fn set_name(&self, id: ThreadId, name: &str) -> Result<(), Error> {
         let name = name.to_owned();
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).set_name(id, &name))?))
@@ -139,7 +139,7 @@ impl Threads {
     }
 }
 
-/// Returns the turns that a saved thread has now, without those that were taken back.
+/// Returns the turns that a saved thread has now, without those that were rolled back.
 pub fn turns(files: &FileStore, id: ThreadId) -> Result<Turns, StoreError> {
     let mut fold = Fold::default();
     files.read(id, &mut |line| fold.line(line))?;
@@ -178,8 +178,8 @@ pub struct UndoneCompaction {
     pub before: usize,
     /// Number of items in the history now.
     pub after: usize,
-    /// Damaged places of the log; their content is not in the history.
+    /// Descriptions of the damaged places of the log, whose content is not in the history.
     pub damage: Vec<String>,
-    /// What was left out because the history was too long.
+    /// Items that were left out because the history was too long; none if nothing was.
     pub left_out: Option<Repair>,
 }

@@ -1,7 +1,7 @@
-//! Tools of the host program: what a model can call besides the built-in tools.
+//! Tools of the host program, which a model can call besides the built-in tools.
 //!
-//! [`tool_fn`] makes a tool of an asynchronous closure, with the schema of its arguments. A thread gets it from
-//! [`ThreadSpec::tool`](crate::ThreadSpec::tool):
+//! [`tool_fn`] makes a tool of an asynchronous closure, with the schema of its arguments.
+//! [`ThreadSpec::tool`](crate::ThreadSpec::tool) gives it to a thread:
 //!
 //! ```
 //! use heddle::ThreadSpec;
@@ -21,10 +21,10 @@
 //! let spec = ThreadSpec::new().tool(look_up.read_only());
 //! ```
 //!
-//! Tools that several threads share, or that come and go, are in a [`Tools`] registry.
+//! Tools that several threads share, or that are added and removed while threads run, are in a [`Tools`] registry.
 //!
-//! Whatever a tool does, the turn goes on: arguments that do not match the schema never reach it, a call that takes longer
-//! than its time limit is stopped, and a panic is a failed call. The model reads what went wrong.
+//! The turn goes on whatever a tool does: arguments that do not match the schema never reach it, a call that takes
+//! longer than its time limit is stopped, and a panic is a failed call. The model reads what went wrong.
 
 mod call;
 mod function;

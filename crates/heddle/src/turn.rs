@@ -1,5 +1,5 @@
-//! Turns: one exchange with the agent, from the user's input to an answer, as a stream of events; how far it may go, and
-//! what comes of it.
+//! Turns: one exchange with the agent, from the user's input to an answer, as a stream of events; with its limits and
+//! its result.
 
 mod limits;
 mod run;
@@ -70,11 +70,11 @@ pub struct Turn {
 enum State {
     Cold(Box<Cold>),
     Running(Running, Arc<dyn Session>),
-    /// With the id of the thread, which some get only from their first turn.
+    /// With the id of the thread, which a new thread over some transports gets only from its first turn.
     Over(Ended, Option<ThreadId>),
 }
 
-/// Everything needed to start.
+/// The parts that are needed to start the turn.
 struct Cold {
     session: Arc<dyn Session>,
     work: Work,
@@ -98,8 +98,8 @@ impl TurnHandle {
         self.control.send(Control::Steer(vec![said])).await.is_ok()
     }
 
-    /// Adds user input like [`TurnHandle::steer`], without waiting: false also if too much waits to be added. Pictures and
-    /// files of the input are not read.
+    /// Adds user input like [`TurnHandle::steer`], without waiting: returns false also if too many inputs wait to be
+    /// added. Images and files of the input are not read.
     pub fn try_steer(&self, input: impl Into<Input>) -> bool {
         let said = input.into().into_turn_input();
         self.control.try_send(Control::Steer(vec![said])).is_ok()
@@ -134,15 +134,16 @@ impl Turn {
         self
     }
 
-    /// Requires the answer to match a [`Schema`]; JSON is sent as it is. If the answer does not match, the model is asked
-    /// again, as often as [`Turn::output_retries`] says; then the turn fails. Has no effect after the turn has started.
+    /// Requires the answer to match a [`Schema`]; a schema in JSON is sent as it is. If the answer does not match, the
+    /// model is asked again, as often as [`Turn::output_retries`] says; then the turn fails. Has no effect after the
+    /// turn has started.
     pub fn output_schema(mut self, schema: impl Into<Schema>) -> Result<Self, Error> {
         let schema = schema.into().compile().map_err(Error::settings)?;
         self.set_format(schema.into_format());
         Ok(self)
     }
 
-    /// Does the same as [`Turn::output_schema`], with JSON as text.
+    /// Does the same as [`Turn::output_schema`], with the text of a JSON schema.
     pub fn set_output_schema(&mut self, schema: &str) -> Result<(), Error> {
         self.set_format(assemble::output_schema(schema)?);
         Ok(())
@@ -160,8 +161,8 @@ impl Turn {
         self.output_schema(Schema::of::<T>())
     }
 
-    /// Sets how often the model is asked again if its answer does not match the schema, instead of once or what
-    /// `limits.output_retries` says; 0 lets the turn fail at once. At most [`OUTPUT_RETRIES_MAX`].
+    /// Sets how often the model is asked again if its answer does not match the schema. The default is the setting
+    /// `limits.output_retries`, or else once; 0 lets the turn fail at once. At most [`OUTPUT_RETRIES_MAX`].
     pub fn output_retries(mut self, retries: u32) -> Result<Self, Error> {
         if retries > OUTPUT_RETRIES_MAX {
             let why =
@@ -172,7 +173,8 @@ impl Turn {
         Ok(self)
     }
 
-    /// Does the same as [`Turn::output_retries`], with the greatest number for a greater one, and the default for none.
+    /// Does the same as [`Turn::output_retries`], but reduces a number that is too great to [`OUTPUT_RETRIES_MAX`];
+    /// none stands for the default.
     pub fn set_output_retries(&mut self, retries: Option<u32>) {
         if let State::Cold(cold) = &mut self.state {
             cold.output_retries = retries.map(|retries| retries.min(OUTPUT_RETRIES_MAX));
@@ -202,8 +204,8 @@ impl Turn {
         PartialAnswers::new(self)
     }
 
-    /// Sets where the turn ends, whatever the model still wants; what is not set is as for the thread
-    /// ([`ThreadSpec::limits`](crate::ThreadSpec::limits)). Has no effect after the turn has started.
+    /// Sets limits at which the turn ends, even if the model would go on; for those that are not set, the limits of the
+    /// thread hold ([`ThreadSpec::limits`](crate::ThreadSpec::limits)). Has no effect after the turn has started.
     pub fn limits(mut self, limits: TurnLimits) -> Self {
         if let State::Cold(cold) = &mut self.state {
             cold.limits = limits.or(cold.limits);
@@ -211,8 +213,8 @@ impl Turn {
         self
     }
 
-    /// Returns the id of the turn, as in the log. Over [`AppServer`](crate::transport::AppServer) the server gives it one
-    /// when it begins; the lines of [`Exec`](crate::transport::Exec) do not say it.
+    /// Returns the id of the turn, as in the log. Over [`AppServer`](crate::transport::AppServer), the server assigns
+    /// another id when the turn begins; over [`Exec`](crate::transport::Exec), the id in the log is not known.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -228,7 +230,7 @@ impl Turn {
         self.result()
     }
 
-    /// Returns the result, once all events were read.
+    /// Returns the result; an error if the events were not all read yet.
     pub fn result(self) -> Result<TurnResult, Error> {
         let Self { id, state, reducer, checked, .. } = self;
         let (ended, thread) = match state {
@@ -267,7 +269,7 @@ impl Stream for Turn {
                 this.reducer.observe(&event);
                 return Poll::Ready(Some(event));
             }
-            // All at once: a lock for every delta would cost more than the delta.
+            // All events are taken at once: a lock for every delta would cost more than the delta.
             if let Some(id) = this.events.swap(&mut this.ready) {
                 this.id = id;
             }

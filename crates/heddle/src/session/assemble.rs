@@ -67,10 +67,10 @@ pub(crate) struct Injected {
     pub(crate) model: Option<Box<dyn Model>>,
 }
 
-/// Everything needed to assemble a thread.
+/// The inputs for assembling a thread.
 pub(crate) struct ThreadRequest {
     pub(crate) start: Start,
-    /// Where the history of a fork ends, if it does not have all.
+    /// Where the history of a fork ends; none if it has the whole history.
     pub(crate) fork_point: Option<ForkPoint>,
     /// Keeps the thread in memory only.
     pub(crate) ephemeral: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Ready {
     pub(crate) provider: String,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) profile: policy::Profile,
-    /// When approval is requested.
+    /// The approval policy in effect.
     pub(crate) approval: ApprovalPolicy,
     /// Size of the model's context window in tokens, if known.
     pub(crate) window: Option<u64>,
@@ -292,7 +292,7 @@ impl Served {
             stream_max: usual.stream_max_retries,
         };
         let backend = Backend::Injected(model);
-        // It gets requests in the form of the Responses API, which has both.
+        // It gets requests in the form of the Responses API, which has images and PDFs.
         let (images, pdfs, can_be_set) = (true, true, false);
         let accepts = Accepts { images, pdfs, provider: provider.clone(), can_be_set };
         Self { config, backend, provider, wire: Wire::Responses, retry, accepts }
@@ -325,7 +325,7 @@ fn served(
         let resolved = provider::resolve(&config, &host.env)?;
         return Ok(Served::endpoint(config, resolved));
     };
-    // A user who has configured nothing wants to see something done: in the workspace, without network.
+    // A user who has configured nothing can so try it out: in the workspace, without network.
     let may_write = chosen.for_want_of_a_key
         && source == "exec"
         && preferences.sandbox.is_none()
@@ -505,7 +505,7 @@ fn setup(
     items
 }
 
-/// Says what is wrong with a file of rules, and what to do.
+/// Formats the message about a rules file that is not read as it is.
 fn rules_problem(path: &Path, problem: &RulesProblem) -> String {
     let path = path.display();
     match problem {

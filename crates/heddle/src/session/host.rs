@@ -20,7 +20,7 @@ pub struct HostEnv {
 impl HostEnv {
     /// Reads the environment of this process.
     pub fn from_process() -> Result<Self, Error> {
-        // Variables that are not valid UTF-8 could not be passed on either, as ours are strings.
+        // Variables that are not valid UTF-8 are left out: the map has strings, so they could not be passed on.
         let env: HashMap<_, _> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();

@@ -1,4 +1,4 @@
-//! The tools of the host program, put together with the built-in ones.
+//! Combines the tools of the host program with the built-in ones.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tools::{CheckedTool, ForeignTool, HOST_SERVER, Tool, Workspace};
 use crate::error::Error;
 use crate::tools::{RegistrationError, Tools, checked};
 
-/// What the host program brings to a thread.
+/// The tools that the host program provides to a thread.
 #[derive(Default)]
 pub(crate) struct HostTools {
     /// Tools of this thread only.
@@ -26,8 +26,8 @@ pub(crate) struct Combined {
 
 /// Combines the tools of the host program with `built_in` ones, which they replace if they have the same name.
 ///
-/// No two tools of the host program may have the same name. One that is added to a registry later cannot be refused here:
-/// it is not offered by threads that have another tool of the name.
+/// No two tools of the host program may have the same name. A tool that is added to a registry later cannot be refused
+/// here: a thread that has a tool of its own with that name does not offer it.
 pub(crate) fn combine(
     mut built_in: Vec<Box<dyn Tool>>,
     host: HostTools,
@@ -53,7 +53,7 @@ pub(crate) fn combine(
         claim(&registered.spec.name, Some(registered.handle))?;
     }
     if !own_names.is_empty() {
-        // Each spec is made when it is asked for.
+        // `spec` builds a new value on each call, so it is called only if there are names to compare.
         built_in.retain(|tool| !own_names.contains(&tool.spec().name));
     }
     let foreign = |tool| ForeignTool::new(tool, HOST_SERVER, Arc::clone(workspace));
@@ -65,17 +65,17 @@ pub(crate) fn combine(
     Ok(Combined { fixed: built_in, live })
 }
 
-/// The tools of registries, as the model of one thread may call them.
+/// The tools of registries that the model of one thread may call.
 struct Live {
     registries: Vec<Tools>,
-    /// Names that the thread has tools of its own for.
+    /// Names of the thread's own tools.
     own_names: HashSet<String>,
     workspace: Arc<Workspace>,
 }
 
 impl LiveTools for Live {
     fn version(&self) -> u64 {
-        // Each of them only grows, so the sum changes whenever one does.
+        // Each version only grows, so the sum changes whenever one of them does.
         self.registries.iter().map(Tools::version).sum()
     }
 

@@ -26,7 +26,7 @@ pub(crate) enum Start {
     /// A new thread without history.
     #[default]
     New,
-    /// A new thread without history, under an id that nobody has used.
+    /// A new thread without history, under an id that no thread has.
     NewAs(ThreadId),
     /// Continues an existing thread.
     Resume(ThreadId),
@@ -37,9 +37,9 @@ pub(crate) enum Start {
 /// Where the history of a fork ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForkPoint {
-    /// Before this turn.
+    /// Before this turn, which the fork leaves out.
     Before(String),
-    /// With this turn.
+    /// After this turn, which is the last one of the fork.
     After(String),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Stores {
     pub(crate) kept: Arc<dyn Store>,
     /// Ephemeral threads, while they are open.
     pub(crate) ephemeral: MemoryStore,
-    /// Whether saved threads are somewhere else than in the files of the home.
+    /// Whether saved threads are in a store of the host program instead of files in the home.
     elsewhere: bool,
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn open(
     Ok(opened(id, log, folded, &report, profile, observer))
 }
 
-/// Returns the ordinal of the first line that a fork does not have; none if it has all.
+/// Returns the ordinal of the first line that a fork leaves out; none if it has all lines.
 async fn fork_ordinal(
     stores: &Stores,
     source: ThreadId,
@@ -183,7 +183,7 @@ async fn fork_ordinal(
     }
 }
 
-/// Returns whether a line comes no earlier than an ordinal.
+/// Returns whether the ordinal of a line is `before` or greater.
 fn is_from(line: &Line<'_>, before: Option<u64>) -> bool {
     matches!((line.ordinal, before), (Some(ordinal), Some(before)) if ordinal >= before)
 }
@@ -240,7 +240,7 @@ async fn fork_from_memory(
     Ok((log, report))
 }
 
-/// Restores what was replaced by compactions in turns that were rolled back.
+/// Restores the history that compactions have replaced in turns that were rolled back.
 pub(crate) async fn settle(
     store: &dyn Store,
     id: ThreadId,
@@ -301,8 +301,8 @@ async fn note_maker(
     log.append(vec![Record::event(event)]).await.map_err(Error::storage)
 }
 
-/// Completes a turn that the last process did not finish: its calls get outputs, and the model is told.
-/// Nothing is run again.
+/// Completes a turn that the last process did not finish: its calls get outputs, and a message tells the model that the
+/// turn broke off. Nothing is run again.
 async fn heal(folded: &mut Folded, log: &mut dyn ThreadLog, words: &str) -> Result<(), Error> {
     let Some(turn) = folded.open_turn.clone() else {
         // Another program completed the turn, without the outputs that only heddle logs early.

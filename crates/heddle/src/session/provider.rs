@@ -44,7 +44,8 @@ pub(crate) fn local(socket: Socket) -> Resolved {
         socket: Some(socket),
         wire_api: providers::WireApi::Responses,
         query: Vec::new(),
-        // The version of our own additions to the API, so that a daemon of another version refuses the request with
+        // The version of heddle's own additions to the API, so that a daemon of another version refuses the request
+        // with
         // advice.
         headers: vec![(PROTOCOL_HEADER.to_owned(), Redacted::new(PROTOCOL))],
         auth: Auth::None,
@@ -118,8 +119,8 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> Result<
     Ok(Resolved { endpoint, retry, dialect, accepts })
 }
 
-/// Returns what a provider takes. Servers of Chat Completions other than OpenAI's seldom take documents, and refuse the
-/// whole request.
+/// Returns which attachments a provider accepts. Most servers of Chat Completions other than OpenAI's refuse the whole
+/// request if it has a PDF.
 fn accepts(id: &str, provider: &Provider, base_url: &str) -> Accepts {
     let takes = |kind: AttachmentKind, usually: bool| {
         provider.attachments.as_ref().map_or(usually, |named| named.contains(&kind))

@@ -35,7 +35,7 @@ pub fn sandbox_helper() -> Option<ExitCode> {
 /// again.
 static HELPER: AtomicBool = AtomicBool::new(false);
 
-/// The running program, even if its file was moved or replaced.
+/// Path of the running program, valid even if its file was moved or replaced.
 pub const OURSELVES: &str = "/proc/self/exe";
 
 /// Folders of a project's own rules.
@@ -72,9 +72,9 @@ pub fn rules(host: &HostEnv, config: &Config, ignore: bool) -> Result<Vec<Prefix
     Ok(rules)
 }
 
-/// Returns the configured approval policy; the default is never to ask.
+/// Returns the configured approval policy; the default is to ask for no approval.
 ///
-/// `exec` never asks, whatever the policy.
+/// `exec` asks for no approval, whatever the policy.
 pub fn approval(config: &Config) -> ApprovalPolicy {
     match config.approval_policy {
         Some(config::ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
@@ -131,8 +131,8 @@ pub fn profile(
         SandboxMode::WorkspaceWrite => workspace.network_access,
         SandboxMode::ReadOnly => false,
     };
-    // Our settings and rules decide what runs outside the sandbox. They are found by path, so the path itself
-    // must be protected too, not only the directory it leads to.
+    // The settings and rules in the home decide what runs outside the sandbox. They are found by path, so the path
+    // itself must be protected too, not only the directory it leads to.
     let home = host.directory.join(&host.home);
     let mut protected = vec![real(&home), home];
     if mode == SandboxMode::WorkspaceWrite {
@@ -212,7 +212,7 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Returns the environment of commands: ours, filtered.
+/// Returns the environment of commands: that of the host program, filtered.
 pub fn command_env(host: &HostEnv, config: &Config) -> Vec<(String, String)> {
     environment_policy(config).apply(host.env.clone())
 }
@@ -239,7 +239,8 @@ pub fn environment_policy(config: &Config) -> EnvironmentPolicy {
     }
 }
 
-/// Finds on disk what decides which program a command would run, if a rule could take it out of the sandbox.
+/// Finds the files on disk that decide which program a command would run, if a rule could let it run outside the
+/// sandbox.
 pub fn scene(host: &HostEnv, config: &Config, policy: &Policy, request: &CommandRequest) -> Scene {
     let names = policy.programs(request);
     let env = command_env(host, config);

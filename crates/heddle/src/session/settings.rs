@@ -12,14 +12,14 @@ use crate::error::Error;
 use crate::session::host::HostEnv;
 use crate::session::local;
 
-/// The caller's overrides of config.toml.
+/// Overrides of config.toml that the caller gives.
 #[derive(Clone, Debug, Default)]
 pub struct Preferences {
     /// Name of a profile in config.toml, or of a file NAME.config.toml.
     pub profile: Option<String>,
     /// Single settings as `key=value`, with a TOML value.
     pub overrides: Vec<String>,
-    /// Name of the model.
+    /// Name of the model to use instead of that of config.toml.
     pub model: Option<String>,
     /// Whether to use a local model, whatever provider config.toml selects.
     pub local_model: bool,
@@ -27,7 +27,7 @@ pub struct Preferences {
     pub strict: bool,
     /// Whether to ignore config.toml.
     pub ignore_file: bool,
-    /// What commands and patches may do.
+    /// Sandbox mode for commands and patches, instead of that of config.toml.
     pub sandbox: Option<SandboxMode>,
     /// Additional directories that commands may write to in `workspace-write`.
     pub writable_dirs: Vec<PathBuf>,
@@ -49,15 +49,15 @@ pub struct Settings {
 pub struct KnownModel {
     /// Its name, as endpoints know it.
     pub name: String,
-    /// Whether it is the one that the settings choose.
+    /// Whether it is the model that the settings choose.
     pub is_default: bool,
-    /// The reasoning efforts that can be asked of it.
+    /// The reasoning efforts that it supports; empty if it has none.
     pub efforts: Vec<&'static str>,
-    /// The effort it is asked for unless the settings say otherwise.
+    /// The reasoning effort of its requests unless the settings set one; none if it supports none.
     pub default_effort: Option<String>,
 }
 
-/// Returns the models that are known: that of the settings first.
+/// Returns the known models, that of the settings first.
 pub fn models(config: &Config) -> Vec<KnownModel> {
     let chosen = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
     let others = engine::model::names().map(str::to_owned).filter(|name| *name != chosen);
@@ -131,7 +131,7 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
         match warning {
             // A profile may be a file of its own.
             config::Warning::UnknownProfile { .. } if profile_file => {}
-            // The reference continues without it, and so do we.
+            // The reference continues without the profile, and so does heddle.
             config::Warning::UnknownProfile { name, known } => {
                 let known = known.iter().cloned().chain(profile_files(&host.home)).collect();
                 let text = no_profile(warning, name, known);

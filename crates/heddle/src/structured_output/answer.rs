@@ -1,4 +1,4 @@
-//! From the text of an answer to a value of a type, and what is wrong where if that fails.
+//! Reads the text of an answer as a value of a type, and finds the place of the problem if that fails.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum AnswerError {
     /// The answer is text: give the turn a schema.
     #[error("the answer is not JSON: {reason}; give the turn a schema")]
     NotJson {
-        /// What is wrong, and where.
+        /// The message of the parser, with line and column.
         reason: String,
     },
     /// The answer is JSON of another shape: give the turn the schema of the type.
@@ -29,7 +29,7 @@ pub enum AnswerError {
     Mismatch {
         /// Where in the answer, as a JSON pointer; empty for the whole answer.
         path: String,
-        /// What was expected, and what is there.
+        /// The message of the parser: what was expected, and what the answer has.
         reason: String,
     },
 }
@@ -57,7 +57,7 @@ pub(crate) fn decode<T: DeserializeOwned>(answer: Option<&str>) -> Result<T, Ans
             return Ok(value);
         }
         let reason = error.to_string();
-        // An unexpected kind of value can count as a fault of syntax.
+        // serde_json can report a value of an unexpected kind as a syntax error.
         Err(match serde_json::from_str::<IgnoredAny>(text) {
             Ok(IgnoredAny) => {
                 AnswerError::Mismatch { path: path_at(text, error.line(), error.column()), reason }
@@ -67,7 +67,7 @@ pub(crate) fn decode<T: DeserializeOwned>(answer: Option<&str>) -> Result<T, Ans
     })
 }
 
-/// Writes whole numbers without a fraction: to a schema `2.0` is an integer, to an integer of Rust it is none.
+/// Writes whole numbers without a fraction: `2.0` is an integer to a JSON schema, but not to serde.
 fn whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => {
@@ -88,19 +88,19 @@ fn whole_numbers(value: Value) -> Value {
 /// Whole numbers up to here are exact with a fraction, too.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the JSON pointer of the value that ends or begins at a place, the last one that is not after it.
+/// Returns the JSON pointer of the last value that begins or ends at a place or before it.
 fn path_at(text: &str, line: usize, column: usize) -> String {
     let lines_before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let end = lines_before.map(str::len).sum::<usize>() + column;
     let (mut path, mut last) = (Path::default(), 0);
-    // What is after the place does not matter, and may not be JSON.
+    // The text after the place does not matter, and may not be JSON.
     let _ = Reader::default().push_located(text, |event, at| {
         if at <= end {
             path.follow(event);
             last = at;
         }
     });
-    // Some errors are placed before their value, where nothing of it was read.
+    // Some errors have the place before their value, of which nothing was read yet.
     let gap = text.as_bytes().get(last..end).unwrap_or_default();
     if gap.contains(&b':') || gap.contains(&b',') {
         path.value();
@@ -108,11 +108,11 @@ fn path_at(text: &str, line: usize, column: usize) -> String {
     path.to_pointer()
 }
 
-/// The way to the value that was read last.
+/// The path to the value that was read last.
 #[derive(Default)]
 struct Path {
     open: Vec<Segment>,
-    /// Whether the last value is the innermost container itself, which has just begun.
+    /// Whether the last value is the innermost open container itself.
     begins: bool,
     /// Whether a number is being read.
     number: bool,
@@ -122,7 +122,7 @@ struct Path {
 enum Segment {
     /// The raw key of the last member, if there was one.
     Key(Option<String>),
-    /// How many items there were.
+    /// The number of items so far.
     Items(usize),
 }
 
@@ -141,7 +141,7 @@ impl Path {
                 if let Some(Segment::Key(key)) = self.open.last_mut() {
                     *key = Some(self.key.clone());
                 }
-                // An unknown key is a fault of the object.
+                // An error at a key, such as an unknown one, is an error of the object.
                 self.begins = true;
             }
             Event::StringStart | Event::Bool(_) | Event::Null => self.value(),

@@ -1,4 +1,4 @@
-//! [`SchemaBuilder`]: schemas without JSON, of which each kind has what it can be limited by.
+//! [`SchemaBuilder`]: builds schemas without writing JSON; each kind of schema has methods for its own constraints.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::structured_output::{CompiledSchema, Schema, SchemaError};
 
-/// A schema of one kind that is being put together: [`Schema::object`] and its siblings begin one.
+/// Builds a schema of one kind: [`Schema::object`], [`Schema::string`] and their siblings begin one.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "use it as a field of an object, or as the schema of a turn"]
 pub struct SchemaBuilder<Kind> {
@@ -16,16 +16,16 @@ pub struct SchemaBuilder<Kind> {
 
 /// The kinds of [`SchemaBuilder`]s.
 pub mod kind {
-    /// An object: its fields.
+    /// An object, which has fields.
     #[derive(Clone, Debug, PartialEq)]
     pub enum Object {}
-    /// A string: its length, a pattern, a format.
+    /// A string, which can have a length, a pattern and a format.
     #[derive(Clone, Debug, PartialEq)]
     pub enum Text {}
-    /// A number: its bounds.
+    /// A number, which can have bounds.
     #[derive(Clone, Debug, PartialEq)]
     pub enum Number {}
-    /// A list: its length.
+    /// A list, which can have a length.
     #[derive(Clone, Debug, PartialEq)]
     pub enum List {}
 }
@@ -51,7 +51,7 @@ impl Schema {
         SchemaBuilder::new(json!({"type": "number"}))
     }
 
-    /// Begins a list of such items.
+    /// Begins a list whose items match this schema.
     pub fn list(items: impl Into<Schema>) -> SchemaBuilder<kind::List> {
         let mut defs = Map::new();
         let items = items.into().embed(&mut defs);
@@ -81,7 +81,7 @@ impl Schema {
         Self::built(json!({ "const": value.into() }))
     }
 
-    /// Describes what one of these schemas describes.
+    /// Describes a value that matches at least one of these schemas.
     ///
     /// ```
     /// use heddle::structured_output::Schema;
@@ -120,29 +120,29 @@ impl<Kind> SchemaBuilder<Kind> {
         }
     }
 
-    /// Says what the value means. The model reads it.
+    /// Sets a description of the value, which the model reads.
     pub fn describe(self, text: impl Into<String>) -> Self {
         self.with("description", text.into())
     }
 
-    /// Allows null besides.
+    /// Also allows null.
     pub fn nullable(self) -> Schema {
         self.schema.nullable()
     }
 
-    /// Checks the schema and converts it into the form that is sent.
+    /// Checks the schema and converts it to the form that is sent to the provider.
     pub fn compile(&self) -> Result<CompiledSchema, SchemaError> {
         self.schema.compile()
     }
 }
 
 impl SchemaBuilder<kind::Object> {
-    /// Adds a field that every answer has. A second one of the same name replaces the first.
+    /// Adds a required field. A second field of the same name replaces the first.
     pub fn field(self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
         self.add(name.into(), schema.into(), true)
     }
 
-    /// Adds a field that is null if there is nothing to say: an `Option` in Rust.
+    /// Adds a field that may be null, like an `Option` in Rust.
     pub fn optional(self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
         self.add(name.into(), schema.into(), false)
     }
@@ -184,34 +184,34 @@ impl SchemaBuilder<kind::Text> {
         self.with("pattern", regex.into())
     }
 
-    /// Names a format, such as `date-time`, `email` or `uuid`. The model is told; answers are not checked for it.
+    /// Names a format, such as `date-time`, `email` or `uuid`. The model gets the name; answers are not checked for it.
     pub fn format(self, name: impl Into<String>) -> Self {
         self.with("format", name.into())
     }
 }
 
 impl SchemaBuilder<kind::Number> {
-    /// Sets the least number.
+    /// Sets the smallest number that is allowed.
     pub fn at_least(self, limit: impl Into<Value>) -> Self {
         self.with("minimum", limit)
     }
 
-    /// Sets the greatest number.
+    /// Sets the greatest number that is allowed.
     pub fn at_most(self, limit: impl Into<Value>) -> Self {
         self.with("maximum", limit)
     }
 
-    /// Sets a number that is too small.
+    /// Sets an exclusive lower bound: the number must be greater than it.
     pub fn more_than(self, limit: impl Into<Value>) -> Self {
         self.with("exclusiveMinimum", limit)
     }
 
-    /// Sets a number that is too great.
+    /// Sets an exclusive upper bound: the number must be less than it.
     pub fn less_than(self, limit: impl Into<Value>) -> Self {
         self.with("exclusiveMaximum", limit)
     }
 
-    /// Sets a number that it is a multiple of.
+    /// Requires the number to be a multiple of another one.
     pub fn multiple_of(self, number: impl Into<Value>) -> Self {
         self.with("multipleOf", number)
     }

@@ -1,4 +1,4 @@
-//! [`SchemaFile`]: a schema on the disk, for as long as somebody needs it.
+//! [`SchemaFile`]: a schema in a temporary file.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// A schema in a temporary file, for programs that read one: `heddle exec --output-schema FILE`. Dropping it removes the
-/// file. Nobody but the user can read it.
+/// A schema in a temporary file, for programs that read one: `heddle exec --output-schema FILE`. Dropping it removes
+/// the file. Other users cannot read it.
 ///
 /// ```
 /// use heddle::structured_output::{Schema, SchemaFile};

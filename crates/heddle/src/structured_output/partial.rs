@@ -1,4 +1,4 @@
-//! [`Partial`] and [`PartialAnswers`]: values of a type while the answer that they are read from grows.
+//! [`Partial`] and [`PartialAnswers`]: read values of a type from an answer while it grows.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -18,14 +18,15 @@ use crate::turn::{Turn, TurnHandle};
 
 /// Reads values of a type from an answer that grows: give it the events of a turn.
 ///
-/// Each value is the answer so far: strings and lists may go on, what has not come yet is missing, and numbers appear once
-/// they are complete. So `T` needs a default for each field that may be missing, as `#[serde(default)]` gives; a list has
-/// an item as soon as the item can be read. `serde_json::Value` can be read at any time.
+/// Each value is the answer so far: strings and lists may be incomplete, later fields are missing, and numbers appear
+/// once they are complete. So `T` needs a default for each field that may be missing, as `#[serde(default)]` gives; a
+/// list has an item as soon as the item can be read. `serde_json::Value` can be read at any time.
 ///
 /// * The last value of an answer is the one that [`TurnResult::json`] reads.
-/// * Whenever a value is read, all of it is: so the next is read once the text has grown by a sixteenth. All values of an
-///   answer together cost at most what reading it 20 times does.
-/// * A new message begins anew: one after a tool call, or one that replaces an answer that did not follow its schema.
+/// * Each value is read from the whole text so far. So the next one is read only once the text has grown by a
+///   sixteenth: all values of an answer together cost at most as much as reading it 20 times.
+/// * Each message of the model begins a new value: one after a tool call, or one that replaces an answer that did not
+///   match its schema.
 ///
 /// ```
 /// use heddle::events::{DeltaPart, Event, ItemId};
@@ -68,7 +69,7 @@ impl<T: DeserializeOwned> Partial<T> {
                 if self.item != Some(*item) {
                     *self = Self { item: Some(*item), ..Self::default() };
                 }
-                // An answer that is no JSON has no values.
+                // An answer that is not JSON has no values.
                 self.json.push(text).ok()?;
                 if self.json.bytes() < self.next_at {
                     return None;
@@ -87,7 +88,7 @@ impl<T: DeserializeOwned> Partial<T> {
         }
     }
 
-    /// Reads the value so far; if it cannot be read because something in it has only begun, without that.
+    /// Reads the value so far. If that fails, leaves out the innermost parts that have only begun, and tries again.
     fn read(&mut self) -> Option<T> {
         let read = |value: &Value| T::deserialize(value).ok();
         if let Some(value) = read(self.json.value()?) {
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(partial.observe(&delta(2, "[1,")), Some(json!([1])));
         assert_eq!(partial.observe(&delta(3, "[2,")), Some(json!([2])));
         assert_eq!(partial.observe(&message(3, "[2, 3]")), Some(json!([2, 3])));
-        // Not every transport has parts.
+        // Not every transport has deltas.
         assert_eq!(partial.observe(&message(4, "[4]")), Some(json!([4])));
         let other = Event::Delta { item: ItemId(5), part: DeltaPart::Summary(0), text: "[".into() };
         assert_eq!(partial.observe(&other), None);

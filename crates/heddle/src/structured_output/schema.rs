@@ -1,4 +1,4 @@
-//! [`Schema`]: what an answer must look like, and the two forms of it.
+//! [`Schema`]: the JSON schema of an answer, in the form that is sent and in the form that is checked.
 
 use std::sync::Arc;
 
@@ -35,14 +35,14 @@ use serde_json::{Map, Value, json};
 ///
 /// # The strict form
 ///
-/// Providers that hold a model to a schema take a part of JSON Schema only. So a schema of a type or of a builder is
+/// Providers that enforce a schema accept only a subset of JSON Schema. So a schema of a type or of a builder is
 /// converted when it is used: objects are closed, all properties are required, bounds and patterns become words in the
-/// description. Answers are checked against the whole schema, and so follow it with any provider.
+/// description. Answers are checked against the whole schema, and so conform to it with any provider.
 ///
 /// * A property that the builder calls [`optional`](crate::structured_output::SchemaBuilder::optional) may be null: `Option<T>` in Rust.
-/// * A field of a type with `#[serde(default)]` must have a value, since the type would not take null.
-/// * What cannot be converted (a map, a value of any type) is an error that names all such places. [`Schema::as_written`]
-///   sends a schema as it is, for providers that take more.
+/// * A field of a type with `#[serde(default)]` must have a value, since the type would not accept null.
+/// * If a part cannot be converted (a map, a value of any type), the error names all such places.
+///   [`Schema::as_written`] sends a schema as it is, for providers that accept more.
 /// * A schema [from a value](Schema::from_value) is sent as it is, unless [`Schema::strict`] is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
@@ -63,7 +63,7 @@ pub enum SchemaError {
     /// It is not a JSON schema. The message says where, and what is wrong.
     #[error(transparent)]
     Invalid(#[from] config::SchemaError),
-    /// It has no strict form: everything that a strict provider would not take is listed. Change it, or send it
+    /// It has no strict form: the error lists everything that a strict provider would not accept. Change it, or send it
     /// [as it is written](Schema::as_written).
     #[error("{0}; for a provider that takes it, `Schema::as_written` sends it as it is")]
     NotStrict(NotStrict),
@@ -83,7 +83,7 @@ pub struct CompiledSchema {
 }
 
 impl CompiledSchema {
-    /// Returns the schema that the provider gets.
+    /// Returns the schema in the form that is sent to the provider.
     pub fn sent(&self) -> &Value {
         &self.sent
     }
@@ -99,7 +99,7 @@ impl CompiledSchema {
     }
 }
 
-/// What a turn needs: the schema as it is sent, and the one that answers are checked against.
+/// The schema of a turn's answer: as it is sent, and as answers are checked against it.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerFormat {
     pub(crate) sent: OutputSchema,
@@ -118,7 +118,7 @@ impl AnswerFormat {
 }
 
 impl Schema {
-    /// Describes the JSON that a type is read from, with its doc comments.
+    /// Creates the schema of a type, with its doc comments as descriptions.
     ///
     /// ```
     /// use heddle::structured_output::Schema;
@@ -145,18 +145,18 @@ impl Schema {
         Self { value, form: Form::Strict(Optional::Required) }
     }
 
-    /// Takes a JSON schema as it is. It is sent unchanged.
+    /// Uses a JSON schema that is sent unchanged.
     pub fn from_value(value: Value) -> Self {
         Self { value, form: Form::AsWritten }
     }
 
-    /// Creates a schema of the builder.
+    /// Creates the schema of a builder.
     pub(super) fn built(value: Value) -> Self {
         Self { value, form: Form::Strict(Optional::Nullable) }
     }
 
-    /// Sends the strict form; a property that is not required may be null. Schemas of types and builders are strict
-    /// already.
+    /// Sends the strict form, in which a property that is not required may be null. Schemas of types and builders are
+    /// strict already.
     ///
     /// ```
     /// use heddle::structured_output::{Schema, SchemaError};
@@ -186,7 +186,7 @@ impl Schema {
         &self.value
     }
 
-    /// Checks the schema and converts it into the form that is sent.
+    /// Checks the schema and converts it to the form that is sent to the provider.
     pub fn compile(&self) -> Result<CompiledSchema, SchemaError> {
         let whole = config::Schema::parse(&self.value.to_string())?;
         match self.form {
@@ -199,13 +199,13 @@ impl Schema {
         }
     }
 
-    /// Says what the value means. The model reads it.
+    /// Sets a description of the value, which the model reads.
     pub fn describe(mut self, text: impl Into<String>) -> Self {
         self.set("description", text.into());
         self
     }
 
-    /// Allows null besides.
+    /// Also allows null.
     ///
     /// ```
     /// use heddle::structured_output::Schema;
@@ -225,7 +225,8 @@ impl Schema {
         }
     }
 
-    /// Puts the schema into a larger one: its definitions go to `defs`, under names that are free there.
+    /// Prepares the schema to be part of a larger one: moves its definitions to `defs`, under names that are free
+    /// there.
     pub(super) fn embed(self, defs: &mut Map<String, Value>) -> Value {
         let mut value = self.value;
         let Value::Object(map) = &mut value else { return value };
@@ -272,7 +273,7 @@ impl Schema {
 /// A reference of a schema to itself, as JSON.
 const SELF_REFERENCE: &str = r##""$ref":"#""##;
 
-/// Returns a name like this one that is not taken.
+/// Returns this name, with a number appended if it is taken.
 fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut free = name.to_owned();
     let mut number = 2;
@@ -283,7 +284,7 @@ fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     free
 }
 
-/// Changes what references refer to.
+/// Changes the targets of references.
 fn rename(schema: &mut Value, renamed: &[(String, String)]) {
     match schema {
         Value::Object(map) => {

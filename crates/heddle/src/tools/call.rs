@@ -1,4 +1,4 @@
-//! Calls of tools from outside of our turns.
+//! Calls of tools from outside of heddle's own turns.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -32,8 +32,8 @@ impl Tools {
     /// Calls a tool on behalf of an agent that runs elsewhere, such as one behind a JSON-RPC connection.
     ///
     /// The call is made as in a turn: the arguments are checked against the schema, the time limit of the tool ends it,
-    /// and a panic is a failed call. There is no error: whatever goes wrong is an output for the model, marked as failed.
-    /// No policy and no judge is asked whether the call may be made; that is up to the agent.
+    /// and a panic is a failed call. A failure is not an error, but an output for the model that is marked as failed.
+    /// Policies and judges do not decide whether the call may be made; the agent has to.
     ///
     /// ```
     /// use heddle::tools::{Tools, tool_fn};
@@ -66,19 +66,19 @@ impl Tools {
 }
 
 impl PendingCall {
-    /// Sets the id of the call, which the tool can see. Without one, it is the name of the tool.
+    /// Sets the id of the call, which the tool can read. The default is the name of the tool.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
         self
     }
 
-    /// Puts questions that the tool asks to `approver`. Without one, they are refused.
+    /// Passes the questions of the tool to `approver`. Without one, they are refused.
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
 
-    /// Calls `observer` with whatever the tool shows while it runs.
+    /// Calls `observer` with the progress that the tool reports while it runs.
     pub fn on_report(mut self, observer: impl FnMut(Report) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
@@ -126,7 +126,7 @@ impl PendingCall {
     }
 }
 
-/// Puts a question of a tool to the approver; without one, dropping the reply refuses it.
+/// Passes a question of a tool to the approver; without one, dropping the reply refuses it.
 async fn ask(
     approver: Option<Arc<dyn Approver>>,
     id: ApprovalId,

@@ -75,7 +75,7 @@ pub struct FnTool {
 }
 
 impl FnTool {
-    /// Sets the name that people see.
+    /// Sets the name that is shown to the user.
     pub fn title(self, title: impl Into<String>) -> Self {
         self.describe(|spec| spec.title(title))
     }
@@ -90,17 +90,17 @@ impl FnTool {
         self.describe(ToolSpec::parallel)
     }
 
-    /// Declares that it changes nothing, so that no approval is asked.
+    /// Declares that it changes nothing, so that its calls need no approval.
     pub fn read_only(self) -> Self {
         self.describe(ToolSpec::read_only)
     }
 
-    /// Declares that its effects cannot be undone, so that approval is asked first.
+    /// Declares that its effects cannot be undone, so that its calls need approval.
     pub fn destructive(self) -> Self {
         self.describe(ToolSpec::destructive)
     }
 
-    /// Limits the time of a call, including the time that it waits for approval it asks for itself.
+    /// Limits the time of a call, including the time that it waits for answers to its own questions.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.describe(|spec| spec.timeout(timeout))
     }

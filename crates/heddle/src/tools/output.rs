@@ -1,4 +1,4 @@
-//! What a tool made of a closure may return.
+//! The return values of tools that are made of closures.
 
 use std::fmt::Display;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 use tools::ToolOutput;
 
-/// A value that a call can return to the model.
+/// A value that a tool made by [`tool_fn`](crate::tools::tool_fn) can return to the model.
 pub trait IntoToolOutput {
-    /// Converts it to what the model reads.
+    /// Converts the value to the output that the model reads.
     fn into_tool_output(self) -> ToolOutput;
 }
 
-/// A value that the model reads as JSON.
+/// Wraps a value that the model reads as JSON.
 ///
 /// ```
 /// use heddle::tools::{IntoToolOutput, Json};
@@ -64,14 +64,14 @@ impl IntoToolOutput for Value {
     }
 }
 
-/// A call that has nothing to say has succeeded.
+/// A call without a result has succeeded; the model reads `done`.
 impl IntoToolOutput for () {
     fn into_tool_output(self) -> ToolOutput {
         "done".into()
     }
 }
 
-/// An error is a failed call, and the model reads its text, with its causes if its `{:#}` has them.
+/// An error is a failed call, and the model reads its text; types whose `{:#}` includes the causes give those, too.
 impl<T: IntoToolOutput, E: Display> IntoToolOutput for Result<T, E> {
     fn into_tool_output(self) -> ToolOutput {
         match self {

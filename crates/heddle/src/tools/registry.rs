@@ -1,4 +1,4 @@
-//! [`Tools`]: a registry of tools that threads share, and that may change while they run.
+//! [`Tools`]: a registry of tools that threads share, and that may change while the threads run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use config::ToolProblem;
 use tools::{ArgumentCheck, CheckedTool, Tool, ToolInput, ToolSpec, Withdrawn};
 
-/// Most tools in a registry. Every request carries all of them, and endpoints take hardly more.
+/// Most tools in a registry. Every request carries all of them, and endpoints accept hardly more.
 pub const TOOLS_MAX: usize = 256;
 
-/// Tools that are offered to the models of threads, and can be added, replaced and removed while these run. Cheap to
-/// clone; all clones are the same registry.
+/// Tools for the models of threads, which can be added, replaced and removed while the threads run. Cheap to clone; all
+/// clones are the same registry.
 ///
-/// A thread that was opened with [`ThreadSpec::tools`](crate::ThreadSpec::tools) offers what the registry has when it
-/// sends a request. The calls of the answer go to the tools of that request, even to one that was replaced meanwhile; a
-/// call that runs is not disturbed. A call of a tool that was removed is not made, and the model reads that the tool is no
-/// longer available.
+/// A thread that was opened with [`ThreadSpec::tools`](crate::ThreadSpec::tools) offers the tools that the registry has
+/// when a request is sent. The calls of the answer go to the tools of that request, even to a tool that was replaced
+/// meanwhile; a call that runs is not disturbed. A call of a tool that was removed is not made, and the model reads
+/// that the tool is no longer available.
 ///
 /// ```
 /// use heddle::ThreadSpec;
@@ -60,7 +60,7 @@ struct Entry {
     withdrawn: Withdrawn,
 }
 
-/// Stands for one registration of a tool. No other registration in this process ever has the same handle.
+/// Identifies one registration of a tool. No other registration in this process ever has the same handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ToolHandle(u64);
 
@@ -71,29 +71,29 @@ impl ToolHandle {
     }
 }
 
-/// A tool as it is in a registry.
+/// A tool in a registry.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RegisteredTool {
     /// The handle to replace or remove it with.
     pub handle: ToolHandle,
-    /// How it described itself when it was registered.
+    /// The description that the tool gave of itself when it was registered.
     pub spec: ToolSpec,
 }
 
-/// Why a registry does not change.
+/// Why a tool cannot be added, replaced or removed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
-    /// The tool cannot be offered to a model as it describes itself.
+    /// The name, the description or the schema of the tool is not usable: correct it.
     #[error("the tool {name:?} cannot be used: its {} {problem}", problem.field())]
     Invalid {
         /// The name of the tool.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with its name, description or schema.
         problem: ToolProblem,
     },
-    /// Another tool has the name.
+    /// Another tool has the same name: rename one of them, or replace the other.
     #[error("there are two tools with the name {name}: rename one, or replace the other")]
     NameTaken {
         /// The name of both.
@@ -104,7 +104,7 @@ pub enum RegistrationError {
     /// The registry has no tool with this handle.
     #[error("the registry has no tool with this handle: it was removed, or is in another registry")]
     UnknownHandle,
-    /// The registry is full.
+    /// The registry already has [`TOOLS_MAX`] tools.
     #[error("the registry has {TOOLS_MAX} tools, which is the limit: remove one")]
     Full,
 }
@@ -115,7 +115,7 @@ impl Tools {
         Self::default()
     }
 
-    /// Adds a tool, after those that are there.
+    /// Adds a tool after the existing ones.
     pub fn add(&self, tool: impl Tool + 'static) -> Result<ToolHandle, RegistrationError> {
         self.add_shared(Arc::new(tool))
     }
@@ -134,7 +134,7 @@ impl Tools {
         Ok(handle)
     }
 
-    /// Puts a tool in the place of another, which may have another name. Calls of the old one that run finish.
+    /// Replaces a tool by another one, which may have another name. Running calls of the old tool finish.
     pub fn replace(
         &self,
         handle: ToolHandle,
@@ -150,7 +150,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Removes a tool. Calls that run finish; no new ones are made.
+    /// Removes a tool. Running calls finish; no new ones are made.
     pub fn remove(&self, handle: ToolHandle) -> Result<(), RegistrationError> {
         let mut state = self.lock();
         let index = state.find(handle)?;
@@ -159,7 +159,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Returns the tool with this name.
+    /// Returns the tool with this name; none if the registry has no such tool.
     pub fn get(&self, name: &str) -> Option<RegisteredTool> {
         self.lock()
             .entries
@@ -178,7 +178,7 @@ impl Tools {
         self.lock().entries.iter().map(|entry| entry.tool.spec().name.clone()).collect()
     }
 
-    /// Returns the tools as they are called.
+    /// Returns the tools in the form in which they are called.
     pub(crate) fn current(&self) -> Vec<CheckedTool> {
         self.lock().entries.iter().map(|entry| entry.tool.clone()).collect()
     }
@@ -191,7 +191,7 @@ impl Tools {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// A poisoned lock still guards a complete state: nothing under it calls code of the host.
+    /// Ignores poisoning: no code of the host program runs under the lock, so the state is always complete.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

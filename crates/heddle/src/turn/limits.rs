@@ -1,4 +1,5 @@
-//! [`TurnLimits`], and the watch that holds other programs to them. Pure: whoever watches gives it the events and the time.
+//! [`TurnLimits`], and the watch that enforces them on other programs. Pure: the transport passes in the events and the
+//! time.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use protocol::event::Event;
 use protocol::item::ItemSource;
 use tokio::time::Instant;
 
-/// Where a turn ends, whatever the model still wants to do. What is not set is as in config.toml (`[limits]`).
+/// Limits at which a turn ends, even if the model would go on. For those that are not set, config.toml counts
+/// (`[limits]`).
 ///
 /// A turn that reaches a limit ends in an orderly way: commands that run are killed, the outputs of calls are in the
 /// history and the end is in the log, so that another turn goes on from there. The error is of the kind
@@ -28,18 +30,19 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnLimits {
-    /// Time from the start of the turn. What runs then is stopped.
+    /// Time from the start of the turn. Commands and calls that still run then are stopped.
     pub time: Option<Duration>,
-    /// Tokens of all requests and answers. No request is made once so many were used, so the last answer may exceed it.
+    /// Most tokens of all requests and answers. No request is made once they are used up, so the last answer may exceed
+    /// the limit.
     pub tokens: Option<u64>,
-    /// Calls of tools. The first call beyond it is not made.
+    /// Most calls of tools. The first call beyond the limit is not made.
     pub calls: Option<u32>,
-    /// Requests to the model, not counting retries.
+    /// Most requests to the model, not counting retries.
     pub requests: Option<u32>,
 }
 
 impl TurnLimits {
-    /// Creates limits that limit nothing.
+    /// Creates limits of which none is set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,14 +68,14 @@ impl TurnLimits {
         self
     }
 
-    /// Limits the requests to the model.
+    /// Limits the requests to the model, not counting retries.
     #[must_use]
     pub fn requests(mut self, requests: u32) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// Takes from `other` what is not set here.
+    /// Takes the limits that are not set here from `other`.
     #[must_use]
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
@@ -83,7 +86,7 @@ impl TurnLimits {
         }
     }
 
-    /// Puts these limits over those of the settings.
+    /// Overrides the limits of the settings with these.
     pub(crate) fn over(self, settings: Limits) -> Limits {
         Limits {
             time_max: self.time.or(settings.time_max),
@@ -113,7 +116,8 @@ impl TurnLimits {
     }
 }
 
-/// Watches a turn that runs in another program: at a limit the turn is to be interrupted, and fails.
+/// Watches a turn that runs in another program. At a limit, the caller interrupts the turn, which then counts as
+/// failed.
 #[derive(Debug)]
 pub(crate) struct LimitWatch {
     limits: TurnLimits,
@@ -122,13 +126,13 @@ pub(crate) struct LimitWatch {
     calls: u32,
     /// Answers that are complete.
     answers: u32,
-    /// Tokens of these.
+    /// Tokens of these answers.
     tokens: u64,
     reached: Option<Limit>,
 }
 
 impl LimitWatch {
-    /// Watches a turn that starts now.
+    /// Creates the watch of a turn that starts now.
     pub(crate) fn new(limits: TurnLimits) -> Self {
         let deadline = limits.time.and_then(|time| Instant::now().checked_add(time));
         Self { limits, deadline, calls: 0, answers: 0, tokens: 0, reached: None }
@@ -139,19 +143,19 @@ impl LimitWatch {
         self.deadline.filter(|_| self.reached.is_none())
     }
 
-    /// Notes that the deadline has passed.
+    /// Records that the deadline has passed.
     pub(crate) fn time_is_up(&mut self) {
         let value = self.limits.time.map(millis).unwrap_or_default();
         self.reached.get_or_insert(Limit { kind: LimitKind::Time, value });
     }
 
-    /// Notes that an answer is complete, and that the turn has used so many tokens.
+    /// Records that an answer is complete, and how many tokens the turn has used so far.
     pub(crate) fn answered(&mut self, tokens: u64) {
         self.answers = self.answers.saturating_add(1);
         self.tokens = tokens;
     }
 
-    /// Notes an event; returns whether it shows that a limit was reached.
+    /// Records an event; returns whether it shows that a limit was reached.
     pub(crate) fn observe(&mut self, event: &Event) -> bool {
         let Event::ItemStarted(item) = event else { return false };
         if self.reached.is_some() {
@@ -166,7 +170,7 @@ impl LimitWatch {
         let limit = |kind, value| Some(Limit { kind, value });
         self.reached = match (calls, requests, tokens) {
             (Some(max), _, _) if self.calls > max => limit(LimitKind::Calls, max.into()),
-            // Something of an answer beyond the last one that was allowed.
+            // An item of an answer beyond the last one that was allowed.
             (_, Some(max), _) if self.answers >= max => limit(LimitKind::Requests, max.into()),
             (_, _, Some(max)) if self.answers > 0 && self.tokens >= max => {
                 limit(LimitKind::Tokens, max)
@@ -176,8 +180,8 @@ impl LimitWatch {
         self.reached.is_some()
     }
 
-    /// Returns the event to show: a turn that was interrupted at a limit has failed. One that was complete before the
-    /// interruption arrived has its answer.
+    /// Returns the event to show: a turn that was interrupted at a limit has failed. A turn that was complete before
+    /// the interruption arrived keeps its answer.
     pub(crate) fn shown(&self, event: Event) -> Event {
         match (event, self.reached) {
             (Event::TurnInterrupted { at_ms }, Some(limit)) => {
@@ -193,12 +197,12 @@ impl LimitWatch {
     }
 }
 
-/// Says that a turn reached a limit.
+/// Formats the message that a turn has reached a limit.
 pub(crate) fn reached(limit: Limit) -> String {
     engine::prompt::limit_reached(&format!("the turn reached its limit of {limit}"))
 }
 
-/// Returns whole milliseconds, of which a limit never loses a part.
+/// Returns whole milliseconds, rounded up, so that a limit never gets shorter.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -211,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// What a program says: a call or a message starts, an answer is complete with so many tokens of the turn.
+    /// A message of a program: a call or a message starts, or an answer is complete with so many tokens of the turn.
     enum Say {
         Call,
         Message,
@@ -224,7 +228,7 @@ mod tests {
         Event::ItemStarted(Item::new(ItemId(0), body))
     }
 
-    /// Tells a watch what a program says until it reaches a limit; returns the limit and how much was told.
+    /// Passes messages of a program to a watch; compares the message at which a limit is reached, and its kind.
     #[track_caller]
     fn check(limits: TurnLimits, says: &[Say], want: Option<(usize, LimitKind)>) {
         let mut watch = LimitWatch::new(limits);
@@ -258,7 +262,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // Whoever has an answer has it.
+        // A turn that is complete keeps its answer.
         let completed = Event::TurnCompleted {
             usage: Default::default(),
             turn_usage: Default::default(),
@@ -290,7 +294,7 @@ mod tests {
         watch.time_is_up();
         assert_eq!(watch.reached, Some(Limit { kind: LimitKind::Time, value: 2 }));
         assert_eq!(watch.deadline(), None);
-        // One that is too far away is none.
+        // A deadline that is too far away is none.
         assert_eq!(LimitWatch::new(TurnLimits::new().time(Duration::MAX)).deadline(), None);
     }
 }

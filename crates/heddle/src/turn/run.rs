@@ -22,32 +22,32 @@ use crate::transport::{Session, Work};
 use crate::turn::limits::{TurnLimits, millis};
 use crate::turn::{Turn, TurnHandle};
 
-/// How far a [`Run`] may go, all of its turns together. What is not set is not limited, but for turns, of which there are
-/// at most [`RUN_TURNS_MAX`].
+/// Limits of a [`Run`], for all of its turns together. A limit that is not set does not hold, except that there are at
+/// most [`RUN_TURNS_MAX`] turns.
 ///
-/// Tokens, time and calls that are left limit each turn, too, so that no turn goes far beyond. Over
-/// [`Exec`](crate::transport::Exec) the reference says only at the end of a turn how many tokens it has used; there, tokens
-/// are checked between turns.
+/// The remaining tokens, time and calls limit each turn, too, so that no turn goes far beyond. Over
+/// [`Exec`](crate::transport::Exec), the reference reports only at the end of a turn how many tokens it has used;
+/// there, tokens are checked between turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunLimits {
-    /// Turns; [`RUN_TURNS_MAX`] if it is not set.
+    /// Most turns; [`RUN_TURNS_MAX`] if it is not set.
     pub turns: Option<u32>,
     /// Time from the start of the first turn.
     pub time: Option<Duration>,
-    /// Tokens of all requests and answers.
+    /// Most tokens of all requests and answers.
     pub tokens: Option<u64>,
-    /// Calls of tools.
+    /// Most calls of tools, in all turns together.
     pub calls: Option<u32>,
 }
 
 impl RunLimits {
-    /// Creates limits that limit nothing.
+    /// Creates limits of which none is set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits the turns.
+    /// Limits the number of turns.
     #[must_use]
     pub fn turns(mut self, turns: u32) -> Self {
         self.turns = Some(turns);
@@ -91,18 +91,18 @@ impl RunLimits {
     }
 }
 
-/// Most turns of a [`Run`] that does not say how many it may have: one that never ends should be noticed.
+/// Most turns of a [`Run`] without a limit of turns, so that a run that would never end fails.
 pub const RUN_TURNS_MAX: u32 = 100;
 
-/// What came of a [`Run`].
+/// The result of a [`Run`].
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunResult {
-    /// The results of its turns, in order. If the run failed, the last one is what that turn had completed.
+    /// The results of its turns, in order. If the run failed, the last one has what that turn had completed.
     pub turns: Vec<TurnResult>,
-    /// Tokens used by all of them.
+    /// Tokens used by all of its turns.
     pub usage: Usage,
-    /// Calls of tools in all of them.
+    /// Number of tool calls in all of its turns.
     pub calls: u32,
     /// Time from the start of the first turn to the end of the last one.
     pub duration: Duration,
@@ -115,11 +115,11 @@ impl RunResult {
     }
 }
 
-/// Several turns of a thread, as one stream of events: they go on until there is nothing left to do, or a limit is
-/// reached. It starts when it is first polled, or awaited.
+/// Several turns of a thread, as one stream of events: they follow one another until there is nothing left to do, or a
+/// limit is reached. It starts when it is first polled, or awaited.
 ///
 /// A turn that ends at a [limit of its own](Run::turn_limits) is followed by another, which has the outputs of its calls.
-/// After an answer, [`Run::follow_up`] says what comes next. Dropping the run interrupts its turn.
+/// After an answer, the closure of [`Run::follow_up`] decides what comes next. Dropping the run interrupts its turn.
 ///
 /// ```
 /// # async fn example(thread: heddle::Thread) -> Result<(), heddle::Error> {
@@ -157,7 +157,7 @@ enum State {
     Next(Input),
     Running {
         turn: Box<Turn>,
-        /// Kinds of limits that the run has set for the turn, and not the turn.
+        /// Kinds of limits that come from the run and not from the turn's own limits.
         of_run: Vec<LimitKind>,
     },
     Over(Result<(), Error>),
@@ -174,7 +174,7 @@ struct HandleState {
 }
 
 impl RunHandle {
-    /// Interrupts the running turn; no other follows.
+    /// Interrupts the running turn; no other turn follows.
     pub fn interrupt(&self) {
         let mut state = self.lock();
         state.interrupted = true;
@@ -202,14 +202,14 @@ impl Run {
         }
     }
 
-    /// Sets how far the run may go. At a limit it fails with an error of the kind [`Limit`](crate::ErrorKind::Limit), and
-    /// [`Error::run`] has everything so far.
+    /// Sets the limits of the run. At a limit it fails with an error of the kind [`Limit`](crate::ErrorKind::Limit),
+    /// and [`Error::run`] has the results so far.
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets where each turn ends; another one then goes on with what it has left.
+    /// Sets the limits of each turn; after a turn that reaches one, another turn goes on with the rest of the work.
     pub fn turn_limits(mut self, limits: TurnLimits) -> Self {
         self.turn_limits = limits.or(self.turn_limits);
         self
@@ -230,7 +230,7 @@ impl Run {
         self.handle.clone()
     }
 
-    /// Returns what came of it, once all events were read.
+    /// Returns the result; an error if the events were not all read yet.
     pub fn result(self) -> Result<RunResult, Error> {
         let Self { session, state, result, .. } = self;
         let failed = |error: Error| error.in_thread(session.id());
@@ -301,7 +301,7 @@ impl Run {
         };
     }
 
-    /// Returns why there is no turn although there is more to do.
+    /// Returns why no further turn may start although there is more to do.
     fn exhausted(&self) -> Option<Error> {
         let RunLimits { turns: _, time, tokens, calls: _ } = self.limits;
         if self.handle.lock().interrupted {
@@ -315,7 +315,7 @@ impl Run {
         } else if time.is_some_and(|max| self.result.duration >= max) {
             LimitKind::Time
         } else {
-            // A turn without calls is possible.
+            // A turn without calls would still be possible.
             return None;
         };
         Some(self.reached(reached))
@@ -335,13 +335,13 @@ impl Run {
     }
 }
 
-/// Returns whether another turn gets further, after one that ended at a limit of this kind. The other limits end turns
-/// that get nowhere.
+/// Returns whether another turn makes progress after one that ended at a limit of this kind. The other limits end turns
+/// that make no progress.
 fn can_go_on(kind: LimitKind) -> bool {
     matches!(kind, LimitKind::Requests | LimitKind::Calls | LimitKind::Tokens | LimitKind::Time)
 }
 
-/// What a turn begins with that goes on where the last one ended.
+/// The input of a turn that goes on where the last one ended.
 const GO_ON: &str = "Go on.";
 
 impl Stream for Run {

@@ -1,4 +1,5 @@
-//! Turns of a log, folded into the results that they had when they ran. Pure: whoever reads the log gives the lines.
+//! Turns of a log, folded into the results that they had when they ran. Pure: the caller reads the log and passes in
+//! its lines.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,9 +21,10 @@ pub(crate) struct SavedTurns {
     replay: Replay,
     turns: VecDeque<SavedTurn>,
     turns_max: usize,
-    /// Number of turns before those.
+    /// Number of older turns that were dropped.
     forgotten: usize,
-    /// Commands whose output is still to come, by the call that has it: the number of their turn, and their place in it.
+    /// Commands whose full output is still to come, by the id of the call that has it: the number of their turn, and
+    /// their place in it.
     cut: HashMap<String, (usize, usize)>,
     /// Tokens used by the thread.
     usage: Usage,
@@ -44,7 +46,7 @@ struct SavedTurn {
 enum End {
     Completed,
     Failed(TurnError),
-    /// Or its process ended.
+    /// Interrupted, or its process ended.
     Interrupted,
 }
 
@@ -96,7 +98,7 @@ impl SavedTurns {
         }
     }
 
-    /// Returns what came of the turns, oldest first.
+    /// Returns the results of the turns, oldest first.
     pub(crate) fn finish(self, thread: ThreadId) -> Vec<Result<TurnResult, Error>> {
         let results = self.turns.into_iter().map(SavedTurn::result);
         results.map(|result| result.map_err(|error| error.in_thread(Some(thread)))).collect()
@@ -110,7 +112,7 @@ impl SavedTurns {
         let turn =
             SavedTurn { id, started_at, items, before: usage, now: usage, end, duration_ms: 0 };
         self.turns.push_back(turn);
-        // At most those of the turns that are kept.
+        // Forgets the commands of dropped turns.
         self.cut.retain(|_, (turn, _)| *turn >= self.forgotten);
     }
 
@@ -141,7 +143,7 @@ impl SavedTurns {
     fn event(&mut self, event: EventStep<'_>, is_numbered: bool) {
         match event.read() {
             Some(LogEvent::ItemCompleted(completed)) => self.item(*completed),
-            // Older files have it instead of an item.
+            // Older files have this event instead of an item.
             Some(LogEvent::AgentMessage(said)) if !is_numbered => {
                 let text = said.message;
                 let body = LoggedBody::Item(ItemBody::AgentMessage { text });
@@ -178,7 +180,7 @@ impl SavedTurns {
         turn.items.push(completed);
     }
 
-    /// Puts the whole output of a call into the item of its command.
+    /// Inserts the full output of a call into the item of its command.
     fn output(&mut self, step: ItemStep<'_>) {
         let Some((number, place)) = step.output_of().and_then(|call| self.cut.remove(call)) else {
             return;
@@ -204,10 +206,10 @@ fn output_text(step: ItemStep<'_>) -> Option<String> {
 }
 
 impl SavedTurn {
-    /// Folds the turn as its events would have been.
+    /// Folds the turn from the events that it had when it ran.
     fn result(self) -> Result<TurnResult, Error> {
         let Self { id, started_at, items, before, now, end, duration_ms } = self;
-        // The line has seconds. The first item, the user's message, starts with its turn.
+        // The line has only seconds. The first item, the user's message, starts at the same time as the turn.
         let first = items.first().and_then(|item| item.started_at_ms);
         let started_ms = started_at.map(|seconds| seconds.saturating_mul(1_000));
         let began_ms = match (first, started_ms) {
@@ -358,7 +360,7 @@ mod tests {
         )
     }
 
-    /// A turn as it may have run: what it completed, how long each took, and how it ended.
+    /// A turn as it may have run: its items with their durations in milliseconds, and how it ended.
     #[derive(Debug)]
     struct Ran {
         items: Vec<(ItemBody, u64)>,
@@ -377,7 +379,7 @@ mod tests {
         format!(r#"{{"timestamp":"t","ordinal":7,{}"#, &record[1..])
     }
 
-    /// Forgets what is not in a log.
+    /// Clears the fields that are not in a log.
     fn comparable(result: Result<TurnResult, Error>) -> (TurnResult, String) {
         let (mut result, error) = match result {
             Ok(result) => (result, "none".to_owned()),
@@ -427,7 +429,8 @@ mod tests {
             for (mut body, took_ms) in items {
                 number += 1;
                 if let ItemBody::Command(command) = &mut body {
-                    // The rest of an output is looked for in the first call that has it.
+                    // The number makes each output unique: the rest is looked up in the first call whose output
+                    // matches.
                     command.output.insert_str(0, &format!("{number}\n"));
                 }
                 let call_id = match &body {
@@ -541,7 +544,7 @@ mod tests {
             check(turns, kept);
         }
 
-        /// In whatever order events come, live and in a log: something is folded, and nothing panics.
+        /// Events in any order are folded without a panic, live and from a log.
         #[test]
         fn events_in_any_order_fold(events in vec(any_event(), 0..20)) {
             let mut rollout = Rollout::new(THREAD.parse().unwrap(), false, None);

@@ -7,10 +7,10 @@ use std::task::Poll;
 
 use protocol::event::Event;
 
-/// Events that were not read yet. It is filled only while the turn is polled.
+/// Events that were not read yet. They are added only while the turn is polled.
 pub(crate) type Queue = VecDeque<Event>;
 
-/// Takes the events of a turn.
+/// Receives the events of a turn from its transport.
 #[derive(Clone, Debug, Default)]
 pub struct EventSink(Arc<Mutex<Shared>>);
 
@@ -26,14 +26,14 @@ impl EventSink {
         self.lock().events.push_back(event);
     }
 
-    /// Says which id the turn has, if it is not the one that was asked for.
+    /// Sets the id of the turn, if the program that runs it has assigned another one than requested.
     pub(crate) fn set_id(&self, id: &str) {
         self.lock().id = Some(id.to_owned());
     }
 
     /// Waits until there is room for more events. The transport calls it between steps.
     ///
-    /// Nobody has to wake it: it waits within the turn, which is polled again once its events were read.
+    /// It needs no waker: it waits within the turn, which is polled again once its events were read.
     pub(crate) async fn room(&self) {
         poll_fn(|_| match self.has_room() {
             true => Poll::Ready(()),
@@ -46,17 +46,17 @@ impl EventSink {
         self.lock().events.len() < EVENTS_MAX
     }
 
-    /// Takes out what was pushed.
+    /// Takes the events out of the queue.
     pub(crate) fn take(&self) -> impl Iterator<Item = Event> + use<> {
         std::mem::take(&mut self.lock().events).into_iter()
     }
 
-    /// Takes out the id that the turn has now, if it has another one.
+    /// Takes the new id of the turn, if the program has assigned one.
     pub(crate) fn take_id(&self) -> Option<String> {
         self.lock().id.take()
     }
 
-    /// Swaps the queue with one that was read; returns the id of the turn, if it has another one now.
+    /// Swaps the queue with one that was read; returns the new id of the turn, if the program has assigned one.
     pub(super) fn swap(&self, ready: &mut Queue) -> Option<String> {
         let mut shared = self.lock();
         std::mem::swap(ready, &mut shared.events);
@@ -72,5 +72,5 @@ impl EventSink {
     }
 }
 
-/// How many events may wait to be read before the transport waits, too. A step may add a few.
+/// How many events may be unread before the transport waits. A step of the transport may add a few more.
 pub(crate) const EVENTS_MAX: usize = 256;
