@@ -1,4 +1,4 @@
-//! The area itself: putting contents in, reading them back, listing them.
+//! [`Area`]: stages contents, reads them back, and lists them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -17,16 +17,16 @@ use crate::kind::{NotSupported, Sniffer};
 
 /// The directory of the area, in the home.
 pub const FOLDER: &str = "staged-files";
-/// Largest file that is read into memory to stage it. Others are copied first.
+/// Largest file that is read into memory to stage it, in bytes. Larger files are copied first.
 pub const SMALL_BYTES_MAX: u64 = 1 << 20;
-/// Longest name of a file, in bytes; what file systems allow.
+/// Longest name of a file, in bytes: the limit of file systems.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of temporary files.
 pub(crate) const TEMPORARY: &str = ".tmp-";
 const LOCK: &str = ".lock";
-/// How long the lock of the area is waited for. It is held for a few system calls.
+/// How long to wait for the lock of the area, which is held for a few system calls only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
-/// How old the time of an entry's last use may get before a use renews it.
+/// Age of an entry's time of last use beyond which a use renews it.
 const RENEWED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The staging area of a home. Its methods block.
@@ -35,16 +35,16 @@ pub struct Area {
     folder: PathBuf,
 }
 
-/// A content in the area.
+/// A content in the area, named by its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its digest.
+    /// SHA-256 of the content.
     pub sha256: Digest,
-    /// What it contains.
+    /// Kind of the content, from the ending of its name.
     pub kind: FileKind,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was last staged, or sent.
+    /// When it was last staged, or last sent in a request; accurate to an hour.
     pub used: SystemTime,
 }
 
@@ -54,31 +54,30 @@ pub struct Staged {
     file: FileReference,
     reused: bool,
     area: Area,
-    /// Has a shared lock on the entry.
+    /// The entry, with a shared lock on it.
     lease: File,
-    /// The time of its last use when this was made; another use changes it.
+    /// The time of last use that the entry had when this was created; another use changes the entry.
     used: SystemTime,
-    /// Whether the content is removed with this, unless it is kept by then.
+    /// Whether dropping this removes the content; `keep` resets it.
     temporary: AtomicBool,
 }
 
 impl Area {
-    /// Returns the area of a home. Accesses nothing yet.
+    /// Creates the area of a home, without accessing the disk.
     pub fn new(home: &Path) -> Self {
         Self { folder: home.join(FOLDER) }
     }
 
-    /// Returns its directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns where the content of a reference is, if it is there.
+    /// Returns the path at which the content of a reference is, if it is staged.
     pub fn path(&self, sha256: Digest, kind: FileKind) -> PathBuf {
         self.folder.join(format!("{sha256}.{}", extension(kind)))
     }
 
-    /// Stages a file: puts a copy of it into the area, unless its content is there already.
+    /// Stages a file: copies it into the area, unless the area has the same content already.
     pub fn stage(&self, path: &Path, limits: &Limits) -> Result<Staged, StageError> {
         let unreadable = |reason| StageError::Unreadable { path: path.to_owned(), reason };
         let source = files::open(path).map_err(unreadable)?;
@@ -87,7 +86,7 @@ impl Area {
         if bytes <= SMALL_BYTES_MAX {
             match files::read_opened(&source, SMALL_BYTES_MAX) {
                 Ok(content) => return self.stage_bytes(&name, &content, limits),
-                // It has just grown.
+                // The file has just grown, so it is copied like a large one.
                 Err(FileError::TooLarge { .. }) => {}
                 Err(error) => return Err(unreadable(error)),
             }
@@ -97,13 +96,13 @@ impl Area {
         let mut head = vec![0; HEAD_BYTES];
         (&source).read_exact(&mut head).map_err(|error| unreadable(error.into()))?;
         sniffer.push(&head);
-        // What the beginning gives away is refused before anything is copied.
+        // A kind that is refused and shows in the beginning is refused before anything is copied.
         let kind = sniffer.early().unwrap_or(Ok(FileKind::Text));
         fits(&name, kind, bytes, limits)?;
         let check = |summary: &Summary| checked(&name, summary, limits);
         let read = |file: &File| Summary::of_file(file, limits.largest());
         if self.has_size(bytes)? {
-            // It is probably the same: then nothing is written.
+            // The content is probably staged already: then nothing is written.
             let summary = read(&source).map_err(|error| unreadable(error.into()))?;
             let file = check(&summary)?;
             if let Some(staged) = self.reuse(&file)? {
@@ -116,7 +115,7 @@ impl Area {
         let mut within = (&source).take(limits.largest().saturating_add(1));
         // The kernel copies, where it can.
         io::copy(&mut within, &mut temporary.as_file()).map_err(failed)?;
-        // What is hashed is the copy, since the file may change meanwhile. The disk writes at the same time.
+        // The copy is hashed, since the file may change meanwhile. The disk writes at the same time.
         let summary = thread::scope(|scope| {
             let sync = scope.spawn(|| temporary.as_file().sync_data());
             let summary = read(temporary.as_file());
@@ -166,13 +165,13 @@ impl Area {
         }
         let age = found.modified()?.elapsed().unwrap_or_default();
         if age > RENEWED_AFTER {
-            // Reading does not depend on it.
+            // A failure does not matter to the caller, who has the content.
             let _ = entry.set_modified(SystemTime::now());
         }
         Ok(content)
     }
 
-    /// Lists the contents, the largest digest last. Whatever else is in the directory is left alone.
+    /// Lists the contents, sorted by digest. Other files in the directory are ignored.
     pub fn entries(&self) -> Result<Vec<Entry>, AreaError> {
         let mut entries = Vec::new();
         self.each(&mut |name, path| {
@@ -183,7 +182,7 @@ impl Area {
                     entries.push(Entry { sha256, kind, bytes, used });
                 }
                 Ok(_) => {}
-                // Somebody has cleaned up.
+                // Another process has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -224,10 +223,10 @@ impl Area {
         Ok(has)
     }
 
-    /// Takes a lease on a content that is in the area, and in order.
+    /// Takes a lease on a content if the area has it undamaged.
     fn reuse(&self, file: &FileReference) -> Result<Option<Staged>, AreaError> {
         let path = self.path(file.sha256, file.kind);
-        // Most of the time there is none, and whoever comes first creates the directory.
+        // Most contents are new; then neither the lock nor the directory is needed yet.
         if fs::symlink_metadata(&path).is_err() {
             return Ok(None);
         }
@@ -238,7 +237,7 @@ impl Area {
                 None => return Ok(None),
             }
         };
-        // It cannot be removed any more, so nobody has to wait for this.
+        // With the lease, clean-up cannot remove the entry, so it is checked without the lock.
         let sound = is_sound(&lease, file).map_err(|error| self.failed(&path, error))?;
         match sound {
             true => self.reused(file.clone(), lease).map(Some),
@@ -253,7 +252,7 @@ impl Area {
         Ok(Staged::new(self, file, true, lease, used))
     }
 
-    /// Puts a temporary file in its place, unless another process was faster.
+    /// Renames a temporary file to its entry, unless another process has staged the content meanwhile.
     fn publish(&self, temporary: NamedTempFile, file: FileReference) -> Result<Staged, StageError> {
         if let Some(staged) = self.reuse(&file)? {
             return Ok(staged);
@@ -261,13 +260,13 @@ impl Area {
         let path = self.path(file.sha256, file.kind);
         let failed = |error| self.failed(&path, error);
         let held = self.lock()?;
-        // Under the lock this time: it was not there, or damaged, and somebody else may have put it in order.
+        // Checked again under the lock: another process may have staged the content in between.
         if let Some(lease) = self.lease(&file).map_err(failed)?
             && is_sound(&lease, &file).map_err(failed)?
         {
             return Ok(self.reused(file, lease)?);
         }
-        // Everything else is replaced. What is in a directory is not ours to remove.
+        // Everything else is replaced. A directory with content is not removed, as heddle has not made it.
         if fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir())
             && fs::remove_dir(&path).is_err()
         {
@@ -276,7 +275,7 @@ impl Area {
         let lease = temporary.persist(&path).map_err(|error| failed(error.error))?;
         lease.unlock().and_then(|()| lease.lock_shared()).map_err(failed)?;
         drop(held);
-        // A name that a power failure takes away again is missing when it is looked for, and nothing worse.
+        // If a power failure undoes the rename, the content is missing and can be staged again.
         #[cfg(unix)]
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
         let used = lease.metadata().and_then(|found| found.modified()).map_err(failed)?;
@@ -288,7 +287,7 @@ impl Area {
         let Found::Entry(entry) = self.open_entry(file)? else { return Ok(None) };
         match entry.try_lock_shared() {
             Ok(()) => Ok(Some(entry)),
-            // None of ours has it exclusively while the area is locked.
+            // No heddle locks an entry exclusively while another one has the lock of the area.
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -307,7 +306,7 @@ impl Area {
         locked.map_err(|error| self.failed(&self.folder, error))
     }
 
-    /// Takes the lock under which names come and go, and creates the area for it if necessary.
+    /// Takes the lock under which entries are added and removed; creates the area if necessary.
     pub(crate) fn lock(&self) -> Result<File, AreaError> {
         let path = self.folder.join(LOCK);
         let mut builder = DirBuilder::new();
@@ -341,22 +340,23 @@ impl Staged {
         Self { file, reused, area, lease, used, temporary }
     }
 
-    /// Returns the reference.
+    /// Returns the reference to the file.
     pub fn file(&self) -> &FileReference {
         &self.file
     }
 
-    /// Returns whether the content was there already.
+    /// Returns whether the area had the content already.
     pub fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// Returns where the content is.
+    /// Returns the path of the content.
     pub fn path(&self) -> PathBuf {
         self.area.path(self.file.sha256, self.file.kind)
     }
 
-    /// Removes the content when this is dropped, unless it was there before, somebody else has it, or it is kept.
+    /// Removes the content when this is dropped, unless the area had it before, another process uses it, or
+    /// [`Staged::keep`] was called.
     pub fn make_temporary(&self) {
         self.temporary.store(true, Ordering::SeqCst);
     }
@@ -370,7 +370,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.reused && *self.temporary.get_mut() {
-            // Clean-up removes it otherwise, some time later.
+            // If that fails, clean-up removes it some time later.
             let _ = self.remove();
         }
     }
@@ -383,7 +383,7 @@ impl Staged {
         let _held = self.area.lock()?;
         self.lease.unlock().map_err(failed)?;
         let Found::Entry(entry) = open_entry(&path).map_err(failed)? else { return Ok(()) };
-        // Whoever has staged it since has renewed it, and may have a log that refers to it by now.
+        // If the time differs, another process has staged it since, and may have a log that refers to it by now.
         let used = entry.metadata().and_then(|found| found.modified()).map_err(failed)?;
         if used == self.used && entry.try_lock().is_ok() {
             fs::remove_file(&path).map_err(failed)?;
@@ -397,15 +397,15 @@ fn obstructed(path: &Path, what: &str) -> AreaError {
     AreaError::Obstructed { path: path.to_owned(), what: what.to_owned() }
 }
 
-/// What is found where an entry should be.
+/// What a path of an entry leads to.
 pub(crate) enum Found {
     Nothing,
-    /// Something that is no regular file, and is not used.
+    /// Something other than a regular file, which is not used.
     Other(String),
     Entry(File),
 }
 
-/// Opens an entry, following no link.
+/// Opens an entry, without following symbolic links.
 pub(crate) fn open_entry(path: &Path) -> io::Result<Found> {
     let mut options = File::options();
     options.read(true);
@@ -428,7 +428,7 @@ pub(crate) fn open_entry(path: &Path) -> io::Result<Found> {
     }
 }
 
-/// Returns whether the content of an entry is what its name says.
+/// Returns whether the content of an entry has the digest of its name.
 fn is_sound(entry: &File, file: &FileReference) -> io::Result<bool> {
     if entry.metadata()?.len() != file.bytes {
         return Ok(false);
@@ -436,14 +436,14 @@ fn is_sound(entry: &File, file: &FileReference) -> io::Result<bool> {
     Ok(Summary::of_file(entry, file.bytes)?.sha256 == file.sha256)
 }
 
-/// Makes a reference of what was found, or a refusal.
+/// Creates the reference to a content; an error if it is not supported or too large.
 fn checked(name: &str, summary: &Summary, limits: &Limits) -> Result<FileReference, StageError> {
     let (sha256, bytes) = (summary.sha256, summary.bytes);
     let kind = fits(name, summary.kind, bytes, limits)?;
     Ok(FileReference { sha256, name: name.to_owned(), kind, bytes })
 }
 
-/// Returns the kind of a file, if it may be as large as it is.
+/// Returns the kind of a file, if it is supported and not larger than its limit.
 fn fits(
     name: &str,
     kind: Result<FileKind, NotSupported>,
@@ -463,7 +463,7 @@ fn file_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut name: String = name.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
     if name.len() > NAME_BYTES_MAX {
-        // The ending says what it is.
+        // The ending is kept, as it shows the kind.
         let ending = name.rfind('.').filter(|at| name.len() - at <= ENDING_BYTES_MAX);
         let ending = ending.map_or(String::new(), |at| name[at..].to_owned());
         let stem = name.floor_char_boundary(NAME_BYTES_MAX - ending.len());
@@ -511,7 +511,7 @@ fn private(options: &mut OpenOptions) {
     let _ = options;
 }
 
-/// How much of a file is looked at before it is copied.
+/// Bytes of a file that are examined before it is copied.
 const HEAD_BYTES: usize = 64 << 10;
 /// Longest ending that a shortened name keeps.
 const ENDING_BYTES_MAX: usize = 16;

@@ -11,17 +11,17 @@ use crate::error::AreaError;
 use crate::logs::{LogScan, Unreadable};
 use crate::prepared::parse_prepared;
 
-/// What is removed.
+/// Options of a clean-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanUp {
-    /// Contents that were last used longer ago than this.
+    /// Removes contents that were not used for this time.
     pub unused_for: Duration,
-    /// Only says what would be removed.
+    /// Only reports what would be removed.
     pub dry_run: bool,
 }
 
 impl CleanUp {
-    /// The usual time: somebody who attaches a file again within a week finds it.
+    /// The default: a file that is attached again within a week need not be copied again.
     pub const UNUSED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
@@ -34,17 +34,17 @@ impl Default for CleanUp {
 /// Why a content is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Logs refer to it.
+    /// At least one log refers to it.
     Mentioned,
-    /// It was used not long ago, or meanwhile.
+    /// It was used within [`CleanUp::unused_for`], or during the clean-up.
     Recent,
-    /// A process has it.
+    /// A process has a lease on it.
     InUse,
-    /// Not all logs could be read, so that one of them may refer to it.
+    /// Not all logs could be read, so one of them may refer to it.
     Unknown,
 }
 
-/// What a clean-up did, or would do.
+/// What a clean-up has done, or would do in a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -52,14 +52,15 @@ pub struct Report {
     pub removed: Vec<Entry>,
     /// Contents that were kept, and why.
     pub kept: Vec<(Entry, Kept)>,
-    /// Temporary files of processes that died, and what was made of contents that are gone, which were removed.
+    /// Removed files without a content: temporary files of processes that died, and prepared forms of contents that are
+    /// gone.
     pub left_over: Vec<PathBuf>,
-    /// What could not be searched for references. Then nothing is removed.
+    /// Logs that could not be searched for references. If there are any, no content is removed.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl Area {
-    /// Removes what no log refers to, and what processes that died have left.
+    /// Removes contents that no log refers to, and files that processes that died have left.
     ///
     /// `scan` reads the logs; it is called with a search for the contents that are old enough, and only if there are any.
     pub fn clean_up(
@@ -124,7 +125,7 @@ impl Area {
         Ok(None)
     }
 
-    /// Removes temporary files that nobody has locked any more, and what was made of contents that are gone.
+    /// Removes temporary files that no process has locked any more, and prepared forms of contents that are gone.
     fn remove_left_over(&self, dry_run: bool) -> Result<Vec<PathBuf>, AreaError> {
         let _held = self.lock()?;
         let mut removed = Vec::new();
@@ -146,7 +147,7 @@ impl Area {
             match dry_run {
                 true => {}
                 false => match fs::remove_file(path) {
-                    // Its writer has given up.
+                    // If it is gone, its writer has removed it.
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 },

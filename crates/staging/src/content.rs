@@ -8,14 +8,14 @@ use ring::digest::{Context, SHA256};
 
 use crate::kind::{NotSupported, Sniffer};
 
-/// How large files may be that are attached, by kind.
+/// Largest files that can be attached, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest image. Providers scale images down, and so do we.
+    /// Largest image, in bytes. Images are scaled down before they are sent.
     pub image_bytes_max: u64,
-    /// Largest PDF. OpenAI takes 50 MB in a request, which is base64.
+    /// Largest PDF, in bytes. OpenAI accepts requests of 50 MB, in which the PDF is base64.
     pub pdf_bytes_max: u64,
-    /// Largest text. All of it goes into the context window.
+    /// Largest text, in bytes. All of it goes into the context window.
     pub text_bytes_max: u64,
 }
 
@@ -41,7 +41,7 @@ impl Limits {
     }
 }
 
-/// What is to be known about a content.
+/// Digest, kind and size of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) sha256: Digest,
@@ -57,7 +57,7 @@ impl Summary {
         Self { sha256, kind: sniffer.finish(), bytes: bytes.len() as u64 }
     }
 
-    /// Reads a file from its beginning, `bytes_max` and one more byte of it at most.
+    /// Reads a file from its beginning, at most `bytes_max` bytes and one more.
     pub(crate) fn of_file(mut file: &File, bytes_max: u64) -> io::Result<Self> {
         file.rewind()?;
         let (mut context, mut sniffer, mut bytes) = (Context::new(&SHA256), Sniffer::default(), 0);
@@ -87,7 +87,7 @@ fn digest(found: ring::digest::Digest) -> Digest {
     Digest::new(found.as_ref().try_into().expect("a SHA-256 has as many bytes"))
 }
 
-/// How much of a file is read at once.
+/// Bytes per read of a file.
 const CHUNK_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

@@ -14,20 +14,10 @@ use crate::kind::NotSupported;
 pub enum StageError {
     /// The file cannot be read: give another path.
     #[error("{} cannot be attached: {reason}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: FileError,
-    },
-    /// Models do not take what it contains: convert it.
+    Unreadable { path: PathBuf, reason: FileError },
+    /// Models do not accept files of this kind: convert it.
     #[error("{name} cannot be attached: {why}")]
-    NotSupported {
-        /// Its name.
-        name: String,
-        /// What it is.
-        why: NotSupported,
-    },
+    NotSupported { name: String, why: NotSupported },
     /// It is larger than its kind may be: make it smaller, or let the model read it with its tools.
     #[error(
         "{name} cannot be attached: it has {bytes} bytes, and {} of at most {bytes_max} bytes can be attached; make it \
@@ -35,13 +25,11 @@ pub enum StageError {
         plural(*kind)
     )]
     TooLarge {
-        /// Its name.
         name: String,
-        /// What it contains.
         kind: FileKind,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The limit for its kind.
+        /// Largest size of its kind, in bytes.
         bytes_max: u64,
     },
     /// The staging area cannot be used.
@@ -63,49 +51,31 @@ fn plural(kind: FileKind) -> &'static str {
 pub enum AreaError {
     /// A disk operation failed.
     #[error("the staging area {} cannot be used: {reason}; make room, or fix its permissions", path.display())]
-    Io {
-        /// Where it failed.
-        path: PathBuf,
-        /// What the system said.
-        reason: io::Error,
-    },
-    /// Something is in the way that heddle has not put there.
+    Io { path: PathBuf, reason: io::Error },
+    /// A file or directory that heddle has not created is in the way: move it.
     #[error("the staging area cannot be used: {} is {what}; move it away, and heddle makes its own", path.display())]
-    Obstructed {
-        /// What is in the way.
-        path: PathBuf,
-        /// What it is.
-        what: String,
-    },
-    /// Another process holds its lock.
+    Obstructed { path: PathBuf, what: String },
+    /// Another process holds the lock of the area.
     #[error("the staging area {} is locked: {reason}", path.display())]
-    Locked {
-        /// The lock.
-        path: PathBuf,
-        /// Who has it.
-        reason: LockError,
-    },
+    Locked { path: PathBuf, reason: LockError },
 }
 
 /// Why the content of a reference cannot be read back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It is not in this home: attach it again.
+    /// The area has no such content: attach the file again.
     #[error("its content is not in the staging area of this home; attach it again")]
     Missing,
-    /// It is not what was staged: attach it again, which replaces it.
+    /// The content is not the one that was staged: attach the file again, which replaces it.
     #[error("its content in the staging area is damaged ({what}); attach it again")]
-    Damaged {
-        /// What is wrong with it.
-        what: String,
-    },
+    Damaged { what: String },
     /// It is larger than the caller accepts.
     #[error("it has {bytes} bytes, and at most {bytes_max} are sent")]
     TooLarge {
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The limit.
+        /// Largest size that the caller accepts, in bytes.
         bytes_max: u64,
     },
     /// A disk operation failed.

@@ -1,23 +1,23 @@
-//! What a file contains, by its content alone: names lie.
+//! Detects the kind of a file from its content alone, as its name may be wrong.
 
 use protocol::file::FileKind;
 
-/// How many of the first bytes of a file are looked at.
+/// How many of the first bytes of a file are examined for a known format.
 pub const HEAD_BYTES: usize = 64;
 
-/// Why a file cannot be attached: it is of a kind that no model takes.
+/// Why a file cannot be attached: models do not accept its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSupported {
-    /// It has no content.
+    /// The file is empty.
     #[error("it is empty; attach a file with content")]
     Empty,
-    /// It is text in an encoding that would have to be guessed.
+    /// The file is UTF-16 text, which models do not accept.
     #[error("it is UTF-16 text; save it as UTF-8")]
     Utf16,
-    /// It is recognised, and models do not take it.
+    /// The file has a known format that models do not accept.
     #[error("it is {0}; attach a PNG, JPEG, GIF or WebP image, a PDF, or UTF-8 text")]
     Known(&'static str),
-    /// It is not recognised.
+    /// The file has an unknown binary format.
     #[error(
         "it is neither UTF-8 text nor of a kind that is known; attach a PNG, JPEG, GIF or WebP image, a PDF, or \
          UTF-8 text"
@@ -25,7 +25,7 @@ pub enum NotSupported {
     Binary,
 }
 
-/// Finds the kind of a content that comes in pieces. It holds [`HEAD_BYTES`] at most.
+/// Detects the kind of a content that is passed in pieces. It keeps at most [`HEAD_BYTES`] of it.
 #[derive(Clone, Debug, Default)]
 pub struct Sniffer {
     head: Vec<u8>,
@@ -33,17 +33,17 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = HEAD_BYTES - self.head.len();
         self.head.extend_from_slice(&bytes[..room.min(bytes.len())]);
-        // Whether it is text only matters as long as it may be nothing else.
+        // Whether it is text matters only while no other format is recognised.
         if !self.text.failed && (self.head.len() < HEAD_BYTES || by_magic(&self.head).is_none()) {
             self.text.push(bytes);
         }
     }
 
-    /// Returns what is already certain about the kind, before the rest is known.
+    /// Returns the kind, or the refusal, if it is already certain before the rest of the content.
     pub fn early(&self) -> Option<Result<FileKind, NotSupported>> {
         if self.head.len() < HEAD_BYTES {
             return None;
@@ -64,7 +64,7 @@ impl Sniffer {
     }
 }
 
-/// Returns the kind that the first bytes of a file promise; none if it can only be text.
+/// Returns the kind that the first bytes of a file show; none if the file can only be text.
 fn by_magic(head: &[u8]) -> Option<Result<FileKind, NotSupported>> {
     let kind = match head {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => FileKind::Png,
@@ -78,13 +78,13 @@ fn by_magic(head: &[u8]) -> Option<Result<FileKind, NotSupported>> {
     Some(Ok(kind))
 }
 
-/// Some programs write a byte order mark or blanks before a document.
+/// Returns whether it is a PDF. Some programs write a byte order mark or white space before it.
 fn pdf(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     head.trim_ascii_start().starts_with(b"%PDF-")
 }
 
-/// Names common formats that models do not take, for the refusal.
+/// Returns the name of a common format that models do not accept, for the refusal.
 fn known(head: &[u8]) -> Option<&'static str> {
     Some(match head {
         [b'P', b'K', 3, 4, ..] => "a ZIP archive, as are documents of Word, Excel and LibreOffice",
@@ -109,10 +109,10 @@ fn known(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether a content that comes in pieces is UTF-8 without NUL characters.
+/// Checks whether a content that is passed in pieces is UTF-8 without NUL characters.
 #[derive(Clone, Debug, Default)]
 struct Utf8 {
-    /// The beginning of a character that a piece ended in.
+    /// The first bytes of a character that continues in the next piece.
     begun: Vec<u8>,
     failed: bool,
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes is of one kind, however it is cut; what counts as text can be read as text.
+        /// Any content has one kind, however it is cut; a content that counts as text is valid UTF-8.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0_usize..300) {
             let whole = { let mut it = Sniffer::default(); it.push(&bytes); it.finish() };

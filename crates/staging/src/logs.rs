@@ -1,7 +1,8 @@
-//! Reads all logs of a home for the contents that they refer to.
+//! Searches all logs of a home for the contents that they refer to.
 //!
-//! Every file below the directories of threads is searched, whatever its name: forks refer through the files of their
-//! source, and what was damaged is in side files. What cannot be searched is reported, and then nothing may be removed.
+//! Every file below the directories of threads is searched, whatever its name: a fork may have its references in the
+//! file of its source, and damaged lines are in side files. A file that cannot be searched is reported, and then no
+//! content may be removed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -16,9 +17,9 @@ use crate::search::Search;
 
 /// The directories with logs, in the home.
 const FOLDERS: [&str; 2] = ["sessions", "archived_sessions"];
-/// Year, month, day, and more than that.
+/// Deepest directory that is searched: year, month, day, and some more levels.
 const DEPTH_MAX: usize = 8;
-/// How often logs that have come meanwhile are read.
+/// Most rounds of reading logs that were created during the round before.
 const ROUNDS_MAX: usize = 16;
 /// Most names of a content that are kept.
 const NAMES_MAX: usize = 3;
@@ -26,30 +27,30 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Longest line of a side file that is read whole; store writes at most half of it.
 const SIDE_LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// How far a scan is.
+/// The progress of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Logs that were read.
+    /// Number of logs that were read.
     pub done: usize,
-    /// Logs that are known.
+    /// Number of logs that were found so far.
     pub total: usize,
 }
 
-/// Something that could not be searched.
+/// A log or directory that could not be searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The file or directory.
+    /// Path of the log or directory, or a name for a log that is in another store.
     pub path: PathBuf,
-    /// Why not.
+    /// Why it could not be searched, for the user.
     pub why: String,
 }
 
-/// Where a content is mentioned.
+/// The logs that mention a content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions {
     /// Number of logs that mention it. A fork may mention it through the log of its source.
     pub logs: u64,
-    /// Names that the file has in them.
+    /// Names that the file has in these logs, at most three.
     pub names: Vec<String>,
 }
 
@@ -80,17 +81,17 @@ impl LogScan {
         &self.wanted
     }
 
-    /// Returns what mentions a digest.
+    /// Returns the mentions of a digest; none if no log has it.
     pub fn mentions(&self, sha256: Digest) -> Option<&Mentions> {
         self.found.get(&sha256)
     }
 
-    /// Returns what could not be searched.
+    /// Returns the logs that could not be searched.
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.unreadable
     }
 
-    /// Notes what another kind of log mentions.
+    /// Adds the result of a search in a log of another store.
     pub fn note(&mut self, search: (HashSet<Digest>, Vec<(Digest, String)>)) {
         let (found, names) = search;
         for sha256 in found {
@@ -104,14 +105,14 @@ impl LogScan {
         }
     }
 
-    /// Notes that a log of another kind could not be read.
+    /// Records that a log could not be read.
     pub fn note_unreadable(&mut self, path: PathBuf, why: String) {
         self.unreadable.push(Unreadable { path, why });
     }
 
-    /// Reads all logs that were not read before, until there are no more: a thread may be moved, forked or imported
-    /// meanwhile. What is appended to a log that was read need not be read again, since a content that is new in it was
-    /// staged for that, which renews its time.
+    /// Reads all logs that were not read before, until there are no new ones: a thread may be moved, forked or imported
+    /// meanwhile. Lines that are appended to a log after it was read need not be read: a content that they mention for
+    /// the first time was staged just before, which renewed its time of last use.
     pub fn update(&mut self, progress: &mut dyn FnMut(Progress)) {
         if self.wanted.is_empty() {
             return;
@@ -172,7 +173,7 @@ impl LogScan {
                     self.seen.insert(path.clone());
                     new.push(path);
                 }
-                // Pipes and devices are no logs.
+                // Pipes and devices are not logs.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link(&path) => {}
                 Err(error) => self.failed(&path, &error),
@@ -189,7 +190,7 @@ impl LogScan {
         let search = search.finish();
         match read {
             Ok(()) => self.note(search),
-            // Moved or deleted: the next round finds it, if it is somewhere else.
+            // Moved or deleted: if it was moved, the next round finds it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link(path) => {}
             Err(error) => self.failed(path, &error),
         }
@@ -227,11 +228,12 @@ fn read_log(path: &Path, search: &mut Search<'_>) -> io::Result<()> {
     }
 }
 
-/// zstd, gzip, xz, bzip2.
+/// First bytes of the formats zstd, gzip, xz and bzip2.
 const COMPRESSED: [&[u8]; 4] =
     [&[0x28, 0xb5, 0x2f, 0xfd], &[0x1f, 0x8b], &[0xfd, b'7', b'z', b'X', b'Z'], b"BZh"];
 
-/// Searches what the lines of a side file say in base64, as one text: a damage may be in several lines.
+/// Searches the bytes that the lines of a side file have in base64. They are searched as one text, as a reference may
+/// be spread over several lines.
 fn read_side_file(path: &Path, search: &mut Search<'_>) -> io::Result<()> {
     let mut file = BufReader::new(open(path)?);
     let mut line = Vec::new();
@@ -245,7 +247,7 @@ fn read_side_file(path: &Path, search: &mut Search<'_>) -> io::Result<()> {
     }
 }
 
-/// Returns the bytes in a line of a side file, as far as they can be read: it may be torn itself.
+/// Returns the bytes in a line of a side file, as far as they can be decoded: the line may be torn itself.
 fn side_bytes(line: &[u8]) -> Vec<u8> {
     const KEY: &[u8] = b"\"bytes\":\"";
     let Some(at) = memchr::memmem::find(line, KEY) else { return line.to_vec() };

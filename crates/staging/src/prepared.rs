@@ -1,6 +1,7 @@
-//! What was made of a content for requests: kept beside it, so that the next process need not make it again.
+//! Prepared forms of contents, for requests: kept beside the content, so that the next process need not compute them
+//! again.
 //!
-//! It can be made again at any time, so nothing is synced, and what is not in order is nothing.
+//! They can be computed again at any time, so they are not synced, and a damaged one is ignored.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,11 +12,11 @@ use protocol::file::Digest;
 use crate::area::{Area, Found, open_entry};
 use crate::content::sha256;
 
-/// Ending of the names. The number changes with what is made.
+/// Ending of the names. The number changes with the form.
 const ENDING: &str = "prepared-1";
 
 impl Area {
-    /// Returns what was made of a content, if it is there and in order, and has no more bytes than that.
+    /// Returns the prepared form of a content, if it exists, is not damaged and has at most `bytes_max` bytes.
     pub fn prepared(&self, sha256_of_content: Digest, bytes_max: u64) -> Option<Vec<u8>> {
         let Ok(Found::Entry(file)) = open_entry(&self.prepared_path(sha256_of_content)) else {
             return None;
@@ -27,12 +28,12 @@ impl Area {
         (sha256(&made) == named).then_some(made)
     }
 
-    /// Keeps what was made of a content. If that fails, it is made again.
+    /// Keeps the prepared form of a content. A failure is ignored, as the form can be computed again.
     pub fn keep_prepared(&self, sha256_of_content: Digest, made: &[u8]) {
         let Ok(temporary) = self.temporary() else { return };
         let mut file = temporary.as_file();
         let written = writeln!(file, "{}", sha256(made)).and_then(|()| file.write_all(made));
-        // Under the lock, as everything that gets a name here.
+        // Under the lock, like every rename in the area.
         if written.is_ok()
             && let Ok(_held) = self.lock()
         {
@@ -40,9 +41,9 @@ impl Area {
         }
     }
 
-    /// Removes what was made of a content that is gone.
+    /// Removes the prepared form of a content that is removed.
     pub(crate) fn remove_prepared(&self, sha256_of_content: Digest) {
-        // What stays is found by the next clean-up.
+        // If that fails, the next clean-up removes it.
         let _ = fs::remove_file(self.prepared_path(sha256_of_content));
     }
 
@@ -51,7 +52,7 @@ impl Area {
     }
 }
 
-/// Reads a name: the content that something was made of, by this version or another.
+/// Returns the digest of the content in the name of a prepared form, of this version or another.
 pub(crate) fn parse_prepared(name: &str) -> Option<Digest> {
     let (digest, ending) = name.split_once('.')?;
     ending.strip_prefix("prepared-")?;

@@ -1,23 +1,23 @@
-//! Finds the digests that the bytes of a log mention, without understanding the log.
+//! Finds the digests in the bytes of a log, without parsing its lines.
 
 use std::collections::HashSet;
 
 use memchr::memmem::Finder;
 use protocol::file::{Digest, FIELD, FileReference};
 
-/// Searches bytes that come in pieces for references.
+/// Searches bytes that are passed in pieces for references.
 ///
-/// After the first [`FIELD`], everything that looks like a digest counts, wherever it stands: a damaged line, or one that
-/// another program has written in its own way, may refer to a content, too.
+/// After the first [`FIELD`], everything that looks like a digest counts, wherever it is: a damaged line, or a line in
+/// the format of another program, may also refer to a content.
 #[derive(Debug)]
 pub struct Search<'a> {
     wanted: &'a HashSet<Digest>,
     field: Finder<'static>,
-    /// What was not searched yet, as it may continue.
+    /// Bytes that were not searched yet, as a reference may continue in the next piece.
     held: Vec<u8>,
-    /// Whether there was a reference before.
+    /// Whether [`FIELD`] was found before.
     begun: bool,
-    /// The hexadecimal digits that what was searched ends in, and how many there are.
+    /// The hexadecimal digits at the end of the searched bytes, and their number.
     digits: [u8; Digest::HEX_BYTES],
     count: usize,
     found: HashSet<Digest>,
@@ -25,7 +25,7 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Searches for these digests.
+    /// Creates a search for these digests.
     pub fn new(wanted: &'a HashSet<Digest>) -> Self {
         Self {
             wanted,
@@ -39,7 +39,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
         let searched = self.held.len().saturating_sub(REFERENCE_BYTES_MAX);
@@ -55,7 +55,7 @@ impl<'a> Search<'a> {
         (self.found, self.names)
     }
 
-    /// Searches the first bytes of what is held, and lets go of them.
+    /// Searches the first `length` of the held bytes, and removes them.
     fn search(&mut self, length: usize) {
         let held = std::mem::take(&mut self.held);
         let mut from = if self.begun { 0 } else { length };
@@ -114,9 +114,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Longest reference whose name is read.
+/// Longest reference whose name is read, in bytes.
 const REFERENCE_BYTES_MAX: usize = 4096;
-/// Most names that are noted of one log.
+/// Most names that are collected from one log.
 const NAMES_MAX: usize = 64;
 
 #[cfg(test)]
