@@ -44,8 +44,7 @@ pub(crate) fn local(socket: Socket) -> Resolved {
         socket: Some(socket),
         wire_api: providers::WireApi::Responses,
         query: Vec::new(),
-        // The version of heddle's own additions to the API, so that a daemon of another version refuses the request
-        // with
+        // The version of heddle's own additions to the API. A daemon of another version refuses the request with
         // advice.
         headers: vec![(PROTOCOL_HEADER.to_owned(), Redacted::new(PROTOCOL))],
         auth: Auth::None,
