@@ -2,9 +2,9 @@
 //!
 //! Doc comments on arguments are shown to users. Nothing here runs a command or reads the configuration.
 //!
-//! Arguments of subcommands below the first level are put together only when they are named (`defer`): to do so for all of them
-//! took a fifth of the instructions of a short turn. What a subcommand is for stands at its variant; a doc comment on a struct
-//! of arguments would replace it.
+//! Arguments of subcommands below the first level are built only when the subcommand is used (`defer`): building all of
+//! them took a fifth of the instructions of a short turn. The help of a subcommand is the doc comment of its variant; a
+//! doc comment on the struct of its arguments would replace it.
 
 pub(crate) mod daemon;
 pub(crate) mod files;
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Serve threads to other programs, as JSON-RPC. Not all methods are supported yet.
+    /// Serve threads to other programs over JSON-RPC. Not all methods are supported yet.
     #[command(after_help = APP_SERVER_HELP)]
     AppServer(Box<AppServerArgs>),
     /// Run a command in the sandbox as the model would, or prove that the sandbox holds.
@@ -95,10 +95,10 @@ Examples:
   heddle app-server --listen unix:///run/user/1000/heddle.sock
   heddle app-server --listen ws://127.0.0.1:8765 --ws-auth capability-token --ws-token-file token.txt";
 
-/// How clients of a TCP port show that they may connect.
+/// How clients of a TCP port authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WsAuth {
-    /// By a token that they send.
+    /// With a token in the header `Authorization`.
     CapabilityToken,
 }
 
@@ -109,19 +109,21 @@ pub(crate) struct AppServerArgs {
     #[arg(long, value_name = "URL", default_value = "stdio://")]
     pub(crate) listen: Listen,
 
-    /// Require `Authorization: Bearer TOKEN` of clients of a TCP port. An address that other machines can reach needs it.
+    /// Require `Authorization: Bearer TOKEN` of clients of a TCP port. It is mandatory for an address that other
+    /// machines can reach.
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) ws_auth: Option<WsAuth>,
 
-    /// The file that the token is in.
+    /// A file with the token.
     #[arg(long, value_name = "FILE", requires = "ws_auth", conflicts_with = "ws_token_sha256")]
     pub(crate) ws_token_file: Option<PathBuf>,
 
-    /// The SHA-256 of the token, as `sha256sum` prints it, so that the token itself need not be here.
+    /// The SHA-256 of the token, as `sha256sum` prints it, so that the server does not need the token itself.
     #[arg(long, value_name = "DIGEST", requires = "ws_auth")]
     pub(crate) ws_token_sha256: Option<String>,
 
-    /// Disconnect a client that has not read pending output for this many seconds; on stdout, exit then.
+    /// Disconnect a client that has read nothing for this many seconds although output is pending; with stdio://, also
+    /// exit.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) write_timeout: u32,
 
@@ -134,8 +136,8 @@ pub(crate) struct ExecArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ExecCommand>,
 
-    /// The prompt; `-` or no prompt reads it from stdin. Piped stdin is appended to a prompt given here, unless nothing comes
-    /// within 200 ms.
+    /// The prompt; `-` or no prompt reads it from stdin. Piped stdin is appended to a prompt given here, unless it
+    /// stays empty for 200 ms.
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]
@@ -253,13 +255,13 @@ pub(crate) struct ExecFlags {
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
 
-    /// Images to attach to the prompt. Takes several values, so put `--` before the prompt. Their bytes become part of the
-    /// thread's log, as Codex reads it; with --file only a reference does.
+    /// Images to attach to the prompt. Takes several values, so put `--` before the prompt. Their bytes become part of
+    /// the thread's log, in the format of Codex; with --file, the log has only a reference.
     #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub(crate) images: Vec<PathBuf>,
 
-    /// A file to attach to the prompt: a PDF, UTF-8 text, or an image. One copy is kept in the home (`heddle files`). Can be
-    /// given several times.
+    /// A file to attach to the prompt: a PDF, UTF-8 text, or an image. One copy is kept in heddle's home (`heddle
+    /// files`). Can be given several times.
     #[arg(long = "file", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -393,12 +395,12 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// When a person would be asked [default: approval_policy of the configuration, otherwise never, as in
+    /// When the user is asked for approval [default: approval_policy of the configuration, otherwise never, as in
     /// exec].
     #[arg(long, value_name = "POLICY")]
     pub(crate) approval: Option<ApprovalArg>,
 
-    /// Where the model would run the command, relative to the working directory.
+    /// The directory in which the model would run the command, relative to the working directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
 
@@ -418,9 +420,9 @@ pub(crate) struct ExplainArgs {
 pub(crate) enum ApprovalArg {
     /// Ask before every command.
     Untrusted,
-    /// Ask before anything that leaves the sandbox or is destructive, and where a rule says so.
+    /// Ask before commands that leave the sandbox or are destructive, and where a rule demands it.
     OnRequest,
-    /// Never ask; refuse whatever would need approval.
+    /// Never ask; refuse every command that needs approval.
     Never,
 }
 
@@ -495,7 +497,7 @@ pub(crate) enum ProveModeArg {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum ToolsCommand {
-    /// Check that files describe tools that a model can be offered.
+    /// Check that files describe tools that a model can use.
     #[command(after_help = VALIDATE_TOOLS_HELP)]
     Validate(ValidateToolsArgs),
 }
@@ -651,7 +653,7 @@ pub(crate) struct SharedArgs {
 }
 
 impl SharedArgs {
-    /// Returns what the flags say about settings.
+    /// Converts the flags to overrides of settings.
     pub(crate) fn preferences(&self) -> Preferences {
         let sandbox = match self.dangerously_bypass_approvals_and_sandbox {
             true => Some(SandboxMode::DangerFullAccess),

@@ -109,7 +109,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
 
-    /// Set by `start` before it replaces a daemon: say why this one could not serve, and exit.
+    /// Set by `start` before it replaces a daemon: check whether this one can serve, print why not, and exit.
     #[arg(long, hide = true)]
     pub(crate) rehearse: bool,
 }

@@ -65,7 +65,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         _ => return Err(advice()),
     };
     let number: u64 = number.parse().map_err(|_| advice())?;
-    // What is longer than time has lasted is just as long.
+    // A time beyond the range counts as the longest one.
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 

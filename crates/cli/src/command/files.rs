@@ -121,7 +121,7 @@ fn cells(entry: &Entry, screen: Screen) -> Vec<String> {
     let used = used_ms(entry);
     let digest = entry.sha256.to_string();
     vec![
-        // Programs get the whole of it.
+        // In a pipe, programs get the whole digest.
         if screen.terminal { digest[..DIGEST_SHOWN].to_owned() } else { digest },
         if screen.terminal { ago(terminal::now_ms() - used) } else { terminal::time(used) },
         entry.kind.to_string(),
@@ -168,5 +168,5 @@ const USED: Column = Column { heading: "USED", lay: Align::Left };
 const KIND: Column = Column { heading: "KIND", lay: Align::Left };
 const SIZE: Column = Column { heading: "SIZE", lay: Align::Right };
 const DIGEST_SHOWN: usize = 12;
-/// Most logs that cannot be read that are named one by one.
+/// Most unreadable logs that are named one by one.
 const UNREADABLE_NAMED_MAX: usize = 5;
