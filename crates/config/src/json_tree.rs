@@ -1,4 +1,4 @@
-//! Reads JSON into the same tree as TOML, so that mistakes in either are reported with their place.
+//! Reads JSON into the same tree as TOML, so that errors in either are reported with their position.
 
 use std::ops::Range;
 
@@ -6,29 +6,29 @@ use crate::error::ConfigError;
 use crate::strict_json;
 use crate::tree::{Entry, Node, Origin, Source, Table, Value};
 
-/// Parses the source numbered `index`. A key that stands twice in one object is refused.
+/// Parses the source numbered `index`. A key that is twice in one object is refused.
 pub(crate) fn parse(sources: &[Source<'_>], index: usize) -> Result<Node, ConfigError> {
     let text = sources[index].text;
     if let Err(error) = strict_json::parse(text) {
         let offset = offset(text, error.line(), error.column());
         let at = Box::new(Origin::new(index, offset..offset).place(sources));
         let problem = error.to_string();
-        // The place is said already.
+        // The error has the position already.
         let problem = problem.split(" at line ").next().unwrap_or_default().to_owned();
         return Err(ConfigError::SyntaxJson { at, problem });
     }
     Ok(Reader { text, at: 0, source: index }.value())
 }
 
-/// Finds the byte at a line and a column of serde_json, which counts columns in bytes.
+/// Returns the byte offset of a line and a column of serde_json, which counts columns in bytes.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = before.map(str::len).sum();
     (start + column.saturating_sub(1)).min(text.len())
 }
 
-/// Walks over a text that is known to be JSON, which a parser has found to be nested no deeper than 128 levels. So it
-/// may recurse, and what it does not understand cannot occur; it never reads beyond the end anyway.
+/// Reads a text that serde_json has accepted, so that it is valid JSON with at most 128 levels. So it may recurse, and
+/// need not handle invalid input; even then it would not read beyond the end.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -72,7 +72,7 @@ impl Reader<'_> {
         items
     }
 
-    /// Passes blanks and a comma. Returns false behind the end of the object or list.
+    /// Skips white space and a comma. At the end of the object or list, skips that, too, and returns false.
     fn goes_on(&mut self, end: u8) -> bool {
         self.blanks();
         if self.peek() == b',' {
@@ -104,13 +104,13 @@ impl Reader<'_> {
         let rest = &self.text[self.at.min(self.text.len())..];
         let ends = |c: char| matches!(c, ',' | ']' | '}') || c.is_ascii_whitespace();
         let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
-        // At least one byte, so that the walk ends whatever it meets.
+        // At least one byte, so that reading always ends.
         self.at += word.len().max(1);
         match word {
             "true" => Value::Boolean(true),
             "false" => Value::Boolean(false),
             "null" => Value::Null,
-            // By the parser that everyone else reads the same file with.
+            // Numbers are read by serde_json, as in all other places that read the file.
             number => match serde_json::from_str::<serde_json::Number>(number) {
                 Ok(number) => number
                     .as_i128()
@@ -137,7 +137,7 @@ impl Reader<'_> {
     }
 }
 
-/// Converts a value to JSON. None if it has something that JSON does not have: a date, or a number that is not finite.
+/// Converts a value to JSON; none if it has a date, or a number that is not finite.
 pub(crate) fn to_json(node: &Node) -> Option<serde_json::Value> {
     Some(match &node.value {
         Value::Null => serde_json::Value::Null,
@@ -146,7 +146,7 @@ pub(crate) fn to_json(node: &Node) -> Option<serde_json::Value> {
         Value::Integer(number) => match (u64::try_from(*number), i64::try_from(*number)) {
             (Ok(number), _) => number.into(),
             (_, Ok(number)) => number.into(),
-            // As serde_json reads it.
+            // serde_json reads such an integer as a floating point number, too.
             _ => serde_json::Number::from_f64(*number as f64)?.into(),
         },
         Value::Float(number) => serde_json::Number::from_f64(*number)?.into(),
@@ -164,7 +164,7 @@ pub(crate) fn to_json(node: &Node) -> Option<serde_json::Value> {
     })
 }
 
-/// Finds the value at a JSON pointer; the nearest value around it if there is none.
+/// Returns the value at a JSON pointer, or the nearest value around it if there is none.
 pub(crate) fn at_pointer<'a>(node: &'a Node, pointer: &str) -> &'a Node {
     let mut node = node;
     for part in pointer.split('/').skip(1) {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// The tree is the value that was written, however it is laid out.
+        /// The tree has the value that was written, with and without white space.
         #[test]
         fn a_tree_is_what_was_written(value in json(), pretty: bool) {
             let text = if pretty { format!("{value:#}") } else { value.to_string() };

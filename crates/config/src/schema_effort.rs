@@ -1,8 +1,8 @@
-//! What it costs to check an answer against a schema, found before it is checked.
+//! Estimates the cost of checking an answer against a schema, before it is checked.
 //!
-//! Where alternatives of a schema lead to the same part of an answer, each of them is tried, and where they also lead
-//! back to themselves, the tries multiply with every level of the answer. So cheap keywords are put first, which ends most
-//! tries at once, and the rest is counted here: an answer that takes too many is refused unchecked.
+//! Where alternatives of a schema apply to the same part of an answer, each of them is tried, and where they also refer
+//! to themselves, the tries multiply with every level of the answer. So cheap keywords are put first, which ends most
+//! tries at once, and the remaining steps are counted here: an answer that needs too many is refused unchecked.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,17 +11,17 @@ use serde_json::{Map, Value};
 
 use crate::schema::{SAME_PART, children};
 
-/// Most steps of a check, besides some for each value of the answer.
+/// Most steps of a check, in addition to [`STEPS_OF_A_VALUE`] for each value of the answer.
 const STEPS_MAX: u64 = 1_000_000;
-/// Steps for each value of the answer that are always allowed.
+/// Additional steps that are allowed for each value of the answer.
 const STEPS_OF_A_VALUE: u64 = 32;
-/// Largest number of schema nodes that references may be compiled to, each way to them on its own.
+/// Most schema nodes that references may be compiled to. A reference is compiled once for each path to it.
 const COMPILED_MAX: u64 = 50_000;
 
-/// Most schemas that lead to each other while an answer is checked, which takes as many calls on the stack.
+/// Deepest nesting of schemas while an answer is checked, as each level takes a call on the stack.
 const WITHIN_MAX: usize = 1_000;
 
-/// Puts keywords that are checked at once before those that lead on, in every schema of a document.
+/// Puts keywords that are cheap to check before those with nested schemas, in every schema of a document.
 pub(crate) fn cheap_first(schema: &Value) -> Value {
     let Value::Object(map) = schema else { return schema.clone() };
     let mut sorted: Vec<_> = map.iter().collect();
@@ -34,7 +34,7 @@ pub(crate) fn cheap_first(schema: &Value) -> Value {
         let value = match (keyword.as_str(), value) {
             (name, Value::Object(members)) if NAMED.contains(&name) => {
                 let mut members: Vec<_> = members.iter().collect();
-                // What tells alternatives apart, before what is in them.
+                // Properties that tell alternatives apart come before the others.
                 members.sort_by_key(|(_, member)| !is_told(member));
                 let members = members.into_iter();
                 Value::Object(members.map(|(name, it)| (name.clone(), cheap_first(it))).collect())
@@ -56,21 +56,21 @@ const NAMED: [&str; 5] =
 /// Keywords whose value may be a list of schemas.
 const LISTS: [&str; 5] = ["anyOf", "oneOf", "allOf", "prefixItems", "items"];
 
-/// Keywords that apply to what no other keyword does.
+/// Keywords that apply to the members and items that no other keyword applies to.
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 
 fn is_told(schema: &Value) -> bool {
     schema.get("const").is_some() || schema.get("enum").is_some()
 }
 
-/// Returns the steps that a check takes at most; none if they are too many.
+/// Returns an upper bound of the steps of a check; none if there are too many.
 pub(crate) fn steps(root: &Value, answer: &Value) -> Option<u64> {
     let steps_max = STEPS_MAX.saturating_add(values(answer).saturating_mul(STEPS_OF_A_VALUE));
     let mut walk = Walk { root, steps: 0, steps_max, ways: HashSet::new(), compiled: 0, depth: 0 };
     walk.visit(root, answer, 0).map(|()| walk.steps)
 }
 
-/// Counts the values of an answer, whose nesting its parser bounds.
+/// Counts the values of an answer. It may recurse, as the parser bounds the nesting.
 fn values(answer: &Value) -> u64 {
     match answer {
         Value::Array(items) => 1 + items.iter().map(values).sum::<u64>(),
@@ -83,15 +83,15 @@ struct Walk<'a> {
     root: &'a Value,
     steps: u64,
     steps_max: u64,
-    /// Ways to references: the validator compiles the target once for each.
+    /// Hashes of the paths to references: the validator compiles the target once for each path.
     ways: HashSet<u64>,
     compiled: u64,
-    /// Visits within visits.
+    /// Number of nested visits.
     depth: usize,
 }
 
 impl Walk<'_> {
-    /// Visits what a check visits, as if every alternative were tried that is not ruled out at once.
+    /// Visits the schemas that a check would visit, and tries every alternative that is not ruled out at once.
     fn visit(&mut self, schema: &Value, answer: &Value, way: u64) -> Option<()> {
         self.steps += 1;
         if self.steps > self.steps_max || self.depth > WITHIN_MAX {
@@ -105,10 +105,10 @@ impl Walk<'_> {
 
     fn follow(&mut self, schema: &Value, answer: &Value, way: u64) -> Option<()> {
         let Value::Object(map) = schema else { return Some(()) };
-        // What is not evaluated elsewhere is found by trying everything that leads there once more.
+        // To find unevaluated members, the validator tries all schemas a second time.
         let tries =
             if UNEVALUATED.iter().any(|keyword| map.contains_key(*keyword)) { 2 } else { 1 };
-        // A reference may be followed before its neighbours are looked at.
+        // The validator may follow a reference before it checks the keywords beside it.
         if let Some(pointer) = map.get("$ref").and_then(Value::as_str)
             && let Some(target) = self.root.pointer(pointer.trim_start_matches('#'))
         {
@@ -234,7 +234,8 @@ fn is_another(schema: &Value, answer: &Value) -> bool {
     schema.as_object().is_some_and(|schema| is_another_map(schema, answer))
 }
 
-/// Compares texts only, which are what tells alternatives apart: for other values, equality is the validator's matter.
+/// Compares strings only, which usually tell alternatives apart; the validator decides about the equality of other
+/// values.
 fn is_another_map(schema: &Map<String, Value>, answer: &Value) -> bool {
     let Some(text) = answer.as_str() else { return false };
     let constant = schema.get("const").and_then(Value::as_str).is_some_and(|it| it != text);
@@ -247,7 +248,7 @@ mod tests {
     use super::cheap_first;
     use crate::schema::{Schema, Violations};
 
-    /// An object within an object, so deep.
+    /// Returns objects nested to this depth.
     fn nested(depth: usize) -> String {
         r#"{"c":"#.repeat(depth) + "{}" + &"}".repeat(depth)
     }
@@ -256,7 +257,7 @@ mod tests {
         Schema::parse(schema).unwrap().check(Some(answer))
     }
 
-    /// Alternatives that are told apart at once cost nothing, however deep the answer is.
+    /// Alternatives that a constant tells apart cost nothing, however deep the answer is.
     #[test]
     fn alternatives_that_are_ruled_out_are_not_followed() {
         let branch = |more: &str| {
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(check(expression, &text), Ok(()));
     }
 
-    /// Those that only the answer's depths tell apart are refused in time.
+    /// Alternatives that differ only deep in the answer are refused in time.
     #[test]
     fn tries_that_multiply_are_refused() {
         let schema = r##"{"type":"object","anyOf":[
@@ -299,7 +300,7 @@ mod tests {
             let refused = check(schema, &nested(60)).unwrap_err();
             assert!(refused.to_string().contains("too many ways"), "{refused}");
         };
-        // Ruled out by a neighbour of the reference, which is followed first.
+        // A keyword beside the reference rules it out, but the reference is followed first.
         let branch = r##"{"$ref":"#/$defs/node","required":["x"]}"##;
         refused(&format!(
             r##"{{"$defs":{{"node":{{"properties":{{"c":{{"anyOf":[{branch},{branch},{{"$ref":"#/$defs/node"}}]}}}}}}}},"$ref":"#/$defs/node"}}"##
@@ -321,7 +322,7 @@ mod tests {
         assert!(check(&schema, &nested(100)).is_err());
     }
 
-    /// Of very many differences, only the first is looked for.
+    /// If there are very many differences, only the first is reported.
     #[test]
     fn long_lists_of_differences() {
         let schema = r#"{"type":"array","items":{"type":"string"}}"#;

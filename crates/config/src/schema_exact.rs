@@ -1,5 +1,5 @@
-//! Keywords that compare values, without loss: the validator's own go by way of floating point numbers, for which
-//! 9007199254740993 is 9007199254740992, and by the order of an object's members.
+//! Keywords that compare values exactly. The validator's own compare floating point numbers, for which 9007199254740993
+//! is equal to 9007199254740992, and depend on the order of an object's members.
 
 #![expect(clippy::result_large_err, reason = "the validator wants its own error")]
 
@@ -9,7 +9,7 @@ use jsonschema::paths::{LazyLocation, Location};
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::{Number, Value};
 
-/// Replaces the keywords that compare values.
+/// Replaces the validator's keywords that compare values.
 pub(crate) fn exact(options: ValidationOptions) -> ValidationOptions {
     options
         .with_keyword("const", |_, value, at| {
@@ -29,11 +29,11 @@ pub(crate) fn exact(options: ValidationOptions) -> ValidationOptions {
         })
 }
 
-/// Returns whether a value has a number that was not kept as it was written: an integer of more than 64 bits.
+/// Returns whether a value has an integer of more than 64 bits, which the parser has rounded.
 pub(crate) fn is_rounded(value: &Value) -> bool {
     match value {
         Value::Number(number) => {
-            // Everything of this size is an integer.
+            // All floating point numbers of this size are integers.
             number.is_f64() && number.as_f64().is_some_and(|float| float.abs() >= INTEGERS_END)
         }
         Value::Array(items) => items.iter().any(is_rounded),
@@ -42,7 +42,7 @@ pub(crate) fn is_rounded(value: &Value) -> bool {
     }
 }
 
-/// Integers from here on, in either direction, are not kept as integers.
+/// Integers with this absolute value or a greater one may be rounded by the parser.
 const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0;
 
 enum Test {

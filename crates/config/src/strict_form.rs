@@ -1,7 +1,8 @@
-//! The strict form of a schema: what providers take that hold a model to a schema while it writes.
+//! The strict form of a schema, for providers that enforce a schema while the model writes.
 //!
-//! Such providers take a part of JSON Schema only, and refuse the whole request otherwise. A schema becomes two:
-//! the one that is sent, and the one that answers are checked against, which also has what the first lost.
+//! Such providers accept only a subset of JSON Schema, and refuse the whole request otherwise. A schema becomes two:
+//! the one that is sent, and the one that answers are checked against, which keeps the constraints that the first one
+//! lacks.
 //!
 //! | in the schema | sent | checked |
 //! | --- | --- | --- |
@@ -12,10 +13,10 @@
 //! | `oneOf` | `anyOf` | `oneOf` |
 //! | a fixed list (`prefixItems`) | a list of any of its items | as it is |
 //! | a reference with keywords beside it | `anyOf` with one member | the same |
-//! | objects that are put together (`allOf`, or a reference and properties) | one object | the same |
-//! | whatever cannot be said so | refused: all of it is named | |
+//! | objects that are combined (`allOf`, or a reference and properties) | one object | the same |
+//! | everything else | an error that lists all such places | |
 //!
-//! What an answer must be according to the second is never more than what the first allows.
+//! The first schema accepts every answer that the second one accepts.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,29 +29,29 @@ use crate::schema::escaped;
 /// A schema in two forms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StrictForm {
-    /// What the provider gets.
+    /// The schema that is sent to the provider.
     pub sent: Value,
-    /// What answers are checked against.
+    /// The schema that answers are checked against.
     pub checked: Value,
 }
 
-/// What becomes of properties that an answer may leave out, since a strict provider requires all.
+/// How properties that are not required are converted, since a strict provider requires all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optional {
     /// They may be null.
     Nullable,
-    /// They must have a value: for types that would not take null instead.
+    /// They must have a value: for Rust types that would not accept null.
     Required,
 }
 
-/// A part of a schema that the strict form cannot say.
+/// A part of a schema that has no strict form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The schema that it is in, as a JSON pointer; empty for the document.
+    /// JSON pointer to the schema with the keyword; empty for the document.
     pub place: String,
-    /// The keyword.
+    /// The keyword that is not supported.
     pub keyword: String,
-    /// What to write instead.
+    /// Advice what to write instead.
     pub instead: &'static str,
 }
 
@@ -65,9 +66,9 @@ impl fmt::Display for Unsupported {
 /// Why a schema has no strict form: everything in it that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotStrict {
-    /// Never empty.
+    /// The unsupported parts, at least one and at most [`UNSUPPORTED_MAX`].
     pub list: Vec<Unsupported>,
-    /// Whether there is more.
+    /// Whether there are more than the list has.
     pub more: bool,
 }
 
@@ -93,9 +94,9 @@ pub fn strict_form(schema: &Value, optional: Optional) -> Result<StrictForm, Not
     if list.is_empty() { Ok(form) } else { Err(NotStrict { list, more }) }
 }
 
-/// Most unsupported parts that are named.
+/// Most unsupported parts that an error lists.
 pub const UNSUPPORTED_MAX: usize = 32;
-/// Most schemas in one, after objects were put together.
+/// Most nested schemas in a schema, after objects were combined.
 const SCHEMAS_MAX: usize = 10_000;
 /// Deepest nesting of schemas.
 const DEPTH_MAX: usize = 64;
@@ -112,19 +113,19 @@ const TUPLE: &str = "use `prefixItems`";
 const NO_PROPERTY: &str = "name properties that the object has";
 const TOO_LARGE: &str = "the schema is too large or nests too deeply: make it smaller";
 
-/// What becomes of a keyword.
+/// How a keyword is converted.
 enum Rule {
     /// It is sent.
     Sent,
     /// It describes the structure, and is converted.
     Structure,
-    /// Answers are checked against it. The function says it in words.
+    /// It is not sent, but answers are checked against it. The function describes it in words for the model.
     Checked(fn(&Value) -> Option<String>),
-    /// Nobody can do without it, and it cannot be sent.
+    /// It cannot be sent, and leaving it out would change the meaning. Has advice what to write instead.
     Refused(&'static str),
 }
 
-/// Returns what becomes of a keyword. Unknown ones annotate.
+/// Returns how a keyword is converted. Unknown keywords count as annotations.
 fn rule(keyword: &str) -> Rule {
     match keyword {
         "type" | "title" | "description" | "enum" | "const" => Rule::Sent,
@@ -166,11 +167,11 @@ fn rule(keyword: &str) -> Rule {
     }
 }
 
-/// Formats that a model knows what to do with. Others, such as `uint32`, are for programs.
+/// Formats that a model knows. Others, such as `uint32`, are for programs.
 const FORMATS: [&str; 10] =
     ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
-/// Returns the range of a format of numbers, which derives name instead of saying it.
+/// Returns the range of a number format, which derived schemas may name without giving bounds.
 fn range(format: &str) -> Option<(i64, u64)> {
     Some(match format {
         "int32" => (i32::MIN.into(), i32::MAX as u64),
@@ -195,12 +196,12 @@ impl StrictForm {
         Self { sent: Value::Object(sent), checked: Value::Object(checked) }
     }
 
-    /// Allows null besides.
+    /// Also allows null.
     fn nullable(self) -> Self {
         Self { sent: nullable(self.sent), checked: nullable(self.checked) }
     }
 
-    /// Splits several into those to send and those to check.
+    /// Splits forms into the schemas to send and the schemas to check.
     fn split(several: Vec<Self>) -> (Vec<Value>, Vec<Value>) {
         several.into_iter().map(|one| (one.sent, one.checked)).unzip()
     }
@@ -223,7 +224,7 @@ impl Conversion<'_> {
         form
     }
 
-    /// Replaces a reference at the top, as no provider takes one there.
+    /// Replaces a reference at the top, as no provider accepts one there.
     fn resolve_root(&mut self, map: &Map<String, Value>) -> Value {
         let Some(Value::Object(target)) = self.target(map, "") else { return json!({}) };
         let mut root = map.clone();
@@ -382,7 +383,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Closes objects, and adds the type where it goes without saying.
+    /// Closes objects, and adds the type where it follows from other keywords.
     fn close(
         &mut self,
         place: &str,
@@ -391,7 +392,7 @@ impl Conversion<'_> {
     ) {
         let alternatives = sent.contains_key("anyOf") || sent.contains_key("$ref");
         if alternatives {
-            // They say it themselves, and an object without properties would contradict them.
+            // The alternatives have types of their own, and an object without properties would contradict them.
             sent.shift_remove("type");
             return;
         }
@@ -427,7 +428,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Makes one object of several that all apply: members of `allOf`, and a reference beside properties.
+    /// Combines several objects that all apply to one: members of `allOf`, and a reference beside properties.
     fn put_together<'b>(
         &mut self,
         map: &'b Map<String, Value>,
@@ -488,7 +489,7 @@ impl Conversion<'_> {
         Cow::Owned(merged)
     }
 
-    /// Returns what a reference leads to.
+    /// Returns the schema that a reference refers to.
     fn target(&mut self, map: &Map<String, Value>, place: &str) -> Option<Value> {
         let reference = map.get("$ref").and_then(Value::as_str).filter(|it| is_definition(it));
         let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
@@ -499,7 +500,7 @@ impl Conversion<'_> {
         target.cloned()
     }
 
-    /// Returns whether a schema allows null. In doubt it does not, and null is allowed twice.
+    /// Returns whether a schema allows null. In doubt it returns false, and null is then allowed twice.
     fn allows_null(&self, schema: &Value, depth: usize) -> bool {
         let Value::Object(map) = schema else { return false };
         if depth > DEPTH_MAX {
@@ -522,7 +523,7 @@ impl Conversion<'_> {
     }
 }
 
-/// A keyword whose value has schemas, and where it is.
+/// A keyword whose value has schemas, and its position.
 struct Nested<'a> {
     keyword: &'a str,
     value: &'a Value,
@@ -530,7 +531,7 @@ struct Nested<'a> {
     depth: usize,
 }
 
-/// Adds a schema of items; a strict list has one for all of them.
+/// Adds a schema of items; a strict list has one schema for all of its items.
 fn add_item(sent: &mut Map<String, Value>, item: Value) {
     let merged = match sent.shift_remove("items") {
         None => item,
@@ -578,7 +579,7 @@ fn types_of(schema: &Map<String, Value>) -> Option<Value> {
             Value::Number(number) if number.is_f64() => "number",
             Value::Number(_) => "integer",
             Value::String(_) => "string",
-            // Their structure would have to be said, too.
+            // They would need a schema of their structure, too.
             Value::Array(_) | Value::Object(_) => return None,
         };
         if !types.iter().any(|known| known == kind) {
@@ -592,8 +593,8 @@ fn types_of(schema: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// Returns whether a reference leads to the document or to one of its definitions; whatever else it may lead to
-/// is changed by the conversion.
+/// Returns whether a reference refers to the document or to one of its definitions. The conversion may move or change
+/// all other targets.
 fn is_definition(reference: &str) -> bool {
     let name = ["#/$defs/", "#/definitions/"].iter().find_map(|it| reference.strip_prefix(it));
     reference == "#" || name.is_some_and(|name| !name.contains('/'))
@@ -698,7 +699,7 @@ mod tests {
                 "description": "at least 1 items, items that all differ"}),
         );
         property(json!({"const": 1, "x-mine": 2}), json!({"const": 1, "type": "integer"}));
-        // What fits no `u32` is no answer, though its schema only names it.
+        // A number that does not fit `u32` is refused, although the schema only names the format.
         let given = json!({"type": "object", "properties": {"a": {"type": ["integer", "null"], "format": "uint32"}}, "required": ["a"]});
         let form = strict_form(&given, Optional::Nullable).unwrap();
         assert_eq!(form.sent["properties"]["a"], json!({"type": ["integer", "null"]}));
@@ -708,7 +709,7 @@ mod tests {
         {
             assert_eq!(checked.check(Some(&format!("{{\"a\":{value}}}"))).is_ok(), fits, "{value}");
         }
-        // Answers are checked against all of it.
+        // Answers are checked against the whole schema.
         let given = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]});
         let form = strict_form(&given, Optional::Nullable).unwrap();
         let checked = Schema::parse(&form.checked.to_string()).unwrap();
@@ -804,7 +805,7 @@ mod tests {
         assert_eq!((error.list.len(), error.more), (UNSUPPORTED_MAX, true));
     }
 
-    /// Putting objects together ends, whatever they refer to.
+    /// Combining objects ends, whatever they refer to.
     #[test]
     fn schemas_that_grow_without_end_are_refused() {
         let again = json!({"$ref": "#/$defs/A", "properties": {}});
@@ -897,7 +898,8 @@ mod tests {
     }
 
     proptest! {
-        /// What conforms is accepted in both forms; what does not is reported, at a place that the answer has.
+        /// An answer that conforms is accepted by both forms; for another one, the errors have places that are in the
+        /// answer.
         #[test]
         fn conforming_answers_only((schema, values) in schemas(), pick: prop::sample::Index) {
             let form = strict_form(&schema, Optional::Nullable).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for every tool that a model is offered, whoever brings it: a host program, or a table of the daemon.
+//! The rules for every tool that a model can call: those of host programs, and those in the settings of the daemon.
 
 use serde_json::Value;
 
@@ -6,9 +6,9 @@ use crate::schema::{Schema, SchemaError};
 
 /// Longest name of a tool that endpoints accept, in bytes.
 pub const TOOL_NAME_BYTES_MAX: usize = 64;
-/// Longest description of a tool, in bytes. It is part of every request.
+/// Longest description of a tool, in bytes, as it is part of every request.
 pub const TOOL_DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
-/// Largest schema of a tool's arguments, in bytes. It is part of every request.
+/// Largest schema of a tool's arguments, in bytes, as it is part of every request.
 pub const TOOL_SCHEMA_BYTES_MAX: usize = 256 * 1024;
 /// Deepest nesting of a schema of arguments, in levels of JSON.
 pub const TOOL_SCHEMA_DEPTH_MAX: usize = 64;
@@ -25,23 +25,17 @@ pub enum ToolProblem {
     NoDescription,
     /// The description would take too much of every request.
     #[error("has {bytes} bytes: use at most {TOOL_DESCRIPTION_BYTES_MAX}")]
-    LongDescription {
-        /// Its length.
-        bytes: usize,
-    },
+    LongDescription { bytes: usize },
     /// The schema would take too much of every request.
     #[error("have a schema of {bytes} bytes: use at most {TOOL_SCHEMA_BYTES_MAX}")]
-    LongSchema {
-        /// Its length as JSON.
-        bytes: usize,
-    },
+    LongSchema { bytes: usize },
     /// The schema nests too deeply.
     #[error("have a schema that nests deeper than {TOOL_SCHEMA_DEPTH_MAX} levels: make it flatter")]
     DeepSchema,
-    /// The schema describes something else than an object, which arguments always are.
+    /// The schema is not that of an object, but arguments always are an object.
     #[error("must have the schema of an object: {{\"type\": \"object\", \"properties\": {{…}}}}")]
     NoObject,
-    /// It is no JSON schema.
+    /// The schema is not a valid JSON schema.
     #[error("have no usable schema: {0}")]
     Schema(SchemaError),
 }
@@ -66,7 +60,7 @@ pub fn check_tool_name(name: &str) -> Result<(), ToolProblem> {
     if fits { Ok(()) } else { Err(ToolProblem::Name) }
 }
 
-/// Checks what the model is told about a tool.
+/// Checks the description of a tool.
 pub fn check_tool_description(description: &str) -> Result<(), ToolProblem> {
     match description.len() {
         _ if description.trim().is_empty() => Err(ToolProblem::NoDescription),
@@ -84,7 +78,7 @@ pub fn check_tool_parameters(schema: &Value) -> Result<Schema, ToolProblem> {
     if text.len() > TOOL_SCHEMA_BYTES_MAX {
         return Err(ToolProblem::LongSchema { bytes: text.len() });
     }
-    // Endpoints refuse all others, even if they describe nothing but objects.
+    // Endpoints refuse schemas without this type, even if they allow only objects.
     if schema["type"] != "object" {
         return Err(ToolProblem::NoObject);
     }

@@ -1,6 +1,6 @@
-//! Tool manifests: files that describe tools that are commands, as the daemon's settings do.
+//! Tool manifests: files that describe tools that are commands, like the daemon's settings.
 //!
-//! A manifest is one tool, a list of tools, or a `config.toml` whose `[[daemon.tools]]` are looked at.
+//! A manifest is one tool, a list of tools, or a `config.toml`, of which only `[[daemon.tools]]` is read.
 
 use serde_json::Value as Json;
 
@@ -27,20 +27,20 @@ pub enum ManifestFormat {
 /// A tool that is a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolManifest {
-    /// The name that the model uses.
+    /// Name by which the model calls the tool.
     pub name: String,
-    /// What the tool is for, as the model reads it.
+    /// Description of the tool for the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub schema: Json,
-    /// Program and arguments. It reads the arguments of a call as JSON from stdin.
+    /// The program and its arguments. It reads the arguments of a call as JSON from stdin.
     pub command: Vec<String>,
-    /// Where it is described.
+    /// Position of the tool in the file.
     pub place: Place,
 }
 
 impl ToolManifest {
-    /// Reads the tools of a file, in its order. The error is the first mistake.
+    /// Reads the tools of a file, in their order. The error is the first mistake.
     pub fn parse(file: &str, text: &str, format: ManifestFormat) -> Result<Vec<Self>, ConfigError> {
         let sources = [Source { name: file, text }];
         let root = match format {
@@ -77,7 +77,7 @@ impl ToolManifest {
     }
 }
 
-/// Finds the tools of a document: the path of the list, or none where the document is one tool.
+/// Finds the tools of a document. Also returns the path of the list, or none if the document is one tool.
 fn tools<'a>(
     sources: &'a [Source<'a>],
     root: &'a Node,
@@ -100,7 +100,7 @@ fn tools<'a>(
     }
 }
 
-/// Returns whether a document is one tool, and not a list of them.
+/// Returns whether a document is one tool, not a list of tools.
 fn is_tool(table: &Table) -> bool {
     table.contains_key("name") || table.contains_key("command")
 }
@@ -166,7 +166,7 @@ fn read(field: &Field<'_>) -> Result<ToolManifest, ConfigError> {
     Ok(ToolManifest { name, description, schema: parameters, command, place })
 }
 
-/// Keys of a tool; `parameters` is what hosted APIs call the schema.
+/// Keys of a tool; hosted APIs call the schema `parameters`.
 const KEYS: [&str; 5] = ["name", "description", "schema", "command", "parameters"];
 const SCHEMA: &str = "Add the schema of its arguments, such as schema = '{\"type\": \"object\", \"properties\": {}}'.";
 const LIST: &str = "Write one tool, or a list of them under `tools`.";
@@ -179,7 +179,7 @@ fn required<T: Read>(field: &Field<'_>, key: &str, help: &str) -> Result<T, Conf
     }
 }
 
-/// Returns a member of a tool, or the tool where there is none.
+/// Returns a member of a tool, or the tool itself if it lacks the member.
 fn member<'a>(field: &Field<'a>, key: &str) -> Field<'a> {
     let node = entry(field, key).map_or(field.node, |entry| &entry.node);
     Field { path: path(field, key), sources: field.sources, node }
@@ -198,7 +198,7 @@ fn path(field: &Field<'_>, key: &str) -> Vec<String> {
     path
 }
 
-/// Reports a problem at its value; a problem inside of a schema at the value in there.
+/// Reports a problem at the value that has it; for a problem in a schema, at the value in the schema.
 fn refused(field: &Field<'_>, key: &str, problem: &ToolProblem) -> ConfigError {
     let mut member = member(field, key);
     if let ToolProblem::Schema(SchemaError::Form { place, .. } | SchemaError::Keyword { place, .. }) =
@@ -220,7 +220,7 @@ mod tests {
     const GOOD: &str =
         r#"{"name":"a","description":"b","schema":{"type":"object"},"command":["c"]}"#;
 
-    /// Checks what a file comes to: names, or `LINE:COLUMN FIELD` and a part of the message.
+    /// Compares the result of reading a file: names, or `LINE:COLUMN FIELD` and a part of the message.
     #[track_caller]
     fn check(format: ManifestFormat, text: &str, want: Result<&[&str], (&str, &str)>) {
         match (ToolManifest::parse("f", text, format), want) {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is cut out of a manifest, it is read or refused with a place in it.
+        /// A manifest with any part cut out is read, or refused with a position in it.
         #[test]
         fn torn_manifests(from in 0..GOOD.len(), length in 0..30_usize) {
             let mut text = GOOD.to_owned();

@@ -1,16 +1,16 @@
-//! Approvers: code of the host program that answers approval requests, alone or put together.
+//! Approvers: code of the host program that answers approval requests, alone or in combination.
 //!
 //! ```text
-//! first_match   the first that has an opinion, asked one after the other
-//! all_of        all are asked at once; a refusal settles it, otherwise the narrowest scope counts
-//! any_of        all are asked at once; an acceptance settles it, otherwise the mildest refusal counts
-//! with_fallback the second is asked only if the first has no opinion
-//! with_timeout  what counts if there is no answer in time
+//! first_match   asks approvers one after the other; the first opinion counts
+//! all_of        asks all at once; the first refusal counts, otherwise the narrowest scope
+//! any_of        asks all at once; the first acceptance counts, otherwise the mildest refusal
+//! with_fallback asks the second approver only if the first has no opinion
+//! with_timeout  sets the answer that counts if there is none in time
 //! ```
 //!
-//! How several answers become one is decided by [`engine::approval::strictest`] and [`engine::approval::mildest`]. An
-//! approver that panics, takes too long or drops the question has refused, and the reason says so. If none of those that
-//! were asked has an opinion, that is a refusal, too.
+//! [`engine::approval::strictest`] and [`engine::approval::mildest`] decide how several answers become one. If an
+//! approver panics, takes too long or drops the question, that is a refusal with the reason. If no approver has an
+//! opinion, that is a refusal, too.
 
 mod channel;
 mod compose;
@@ -31,14 +31,15 @@ pub use compose::{
     all_of, any_of, approver_async, approver_fn, first_match, with_fallback, with_timeout,
 };
 
-/// Asks a person, or a program that answers for one.
+/// Answers approval requests: asks a person, or decides by itself.
 ///
 /// Several questions may be open at once. [`Question::timeout`] is enforced for each.
 pub trait Approver: Send + Sync {
-    /// Asks, and waits for the answer. If the future is dropped, the question is withdrawn.
+    /// Returns the answer to a question. If the future is dropped, the question is withdrawn.
     fn ask(&self, question: Question) -> ApprovalFuture<'_>;
 
-    /// Asks like [`Approver::ask`]; none leaves the question to the next approver. By default there always is an answer.
+    /// Returns the answer like [`Approver::ask`], or none to leave the question to the next approver. By default, there
+    /// is always an answer.
     fn consider(&self, question: Question) -> OpinionFuture<'_> {
         Box::pin(async move { Some(self.ask(question).await) })
     }
@@ -47,7 +48,7 @@ pub trait Approver: Send + Sync {
 /// A pending answer.
 pub type ApprovalFuture<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// A pending answer, or none of an approver that has no opinion.
+/// A pending answer; none if the approver has no opinion.
 pub type OpinionFuture<'a> = Pin<Box<dyn Future<Output = Option<Answer>> + Send + 'a>>;
 
 impl<A: Approver + ?Sized> Approver for Arc<A> {
@@ -70,7 +71,7 @@ impl<A: Approver + ?Sized> Approver for Box<A> {
     }
 }
 
-/// Puts a question to an approver. Whatever it does, there is an answer within [`Question::timeout`].
+/// Passes a question to an approver. There is an answer within [`Question::timeout`], whatever the approver does.
 pub async fn ask(approver: &dyn Approver, question: Question) -> Answer {
     let patience = question.timeout;
     match timeout(patience, contained(approver, question)).await {
@@ -82,7 +83,7 @@ pub async fn ask(approver: &dyn Approver, question: Question) -> Answer {
 /// The reason of a refusal when no approver has an opinion.
 const NO_OPINION: &str = "no approver has an opinion about it";
 
-/// Asks an approver, whose panic is a refusal.
+/// Asks an approver; a panic counts as a refusal.
 async fn contained(approver: &dyn Approver, question: Question) -> Option<Answer> {
     let asking = AssertUnwindSafe(async { approver.consider(question).await }).catch_unwind();
     asking.await.unwrap_or_else(|panic| {

@@ -1,7 +1,7 @@
-//! Attached files: just before a request, its references to staged files become content.
+//! Attached files: replaces references to staged files by content, just before a request.
 //!
 //! The history and the log have references, so that a file is not stored again with each thread. The same file becomes
-//! the same bytes in every request, as long as it is there; a provider finds its prompt cache by that.
+//! the same bytes in every request, as long as it is staged, so that the provider's prompt cache works.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,26 +20,26 @@ use tools::{LoadedImage, PreparedImage};
 
 /// Most bytes of content that are kept ready for the next request, over all threads of a library.
 pub const CACHE_BYTES_MAX: usize = 64 << 20;
-/// Most bytes of content in one request. OpenAI takes 50 MB.
+/// Most bytes of content in one request. OpenAI accepts 50 MB.
 pub const REQUEST_BYTES_MAX: usize = 48 << 20;
-/// Largest file that is read for a request. In base64 it is as large as a request may be.
+/// Largest file that is read for a request, in bytes. In base64, it fills a request.
 pub const FILE_BYTES_MAX: u64 = 36 << 20;
 
-/// What a provider takes besides text.
+/// The attachments that a provider accepts besides text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepts {
-    /// Images.
+    /// Whether it accepts images.
     pub images: bool,
-    /// PDFs.
+    /// Whether it accepts PDFs.
     pub pdfs: bool,
     /// The name of the provider, for messages.
     pub provider: String,
-    /// Whether a setting of the provider can say otherwise.
+    /// Whether a setting of the provider can change this, so that messages may advise it.
     pub can_be_set: bool,
 }
 
 impl Accepts {
-    /// Says why a kind is not sent, if so.
+    /// Returns why files of a kind are not sent; none if they are.
     fn refuse(&self, kind: FileKind) -> Option<String> {
         let (taken, what) = match kind {
             FileKind::Png | FileKind::Jpeg | FileKind::Gif | FileKind::WebP => {
@@ -65,12 +65,12 @@ pub struct Library {
 }
 
 impl Library {
-    /// Returns the library of a home. Accesses nothing yet.
+    /// Creates the library of a home, without accessing the disk.
     pub fn new(home: &Path) -> Self {
         Self { area: Area::new(home), cache: Arc::default() }
     }
 
-    /// Returns the staging area.
+    /// Returns the staging area of the home.
     pub fn area(&self) -> &Area {
         &self.area
     }
@@ -87,7 +87,7 @@ pub struct Attached {
 #[derive(Debug)]
 pub(crate) struct Expanded {
     pub(crate) input: Vec<Box<RawValue>>,
-    /// What became of each reference.
+    /// For each reference, whether the file is in the request.
     pub(crate) files: Vec<FileOutcome>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn refers(item: &RawValue) -> bool {
 }
 
 impl Attached {
-    /// Sends the files of a library to a provider.
+    /// Prepares to send files of a library to a provider.
     pub fn new(library: Library, accepts: Accepts) -> Self {
         Self { library, accepts }
     }
@@ -112,7 +112,7 @@ impl Attached {
             let expanding = tokio::task::spawn_blocking(move || this.expand_now(input));
             match expanding.await {
                 Ok(expanded) => expanded,
-                // Its panic, if it was one, belongs to the turn.
+                // A panic is passed on to the turn; otherwise the runtime shuts down, and this turn with it.
                 Err(ended) => match ended.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => std::future::pending().await,
@@ -165,7 +165,7 @@ impl Attached {
         to_raw_value(&KnownItem::Message(message)).ok()
     }
 
-    /// Returns what the model gets of a file, or why it gets nothing.
+    /// Returns the content of a file for the model, or why the file is left out.
     fn content(&self, file: &FileReference, room: &mut usize) -> Result<Arc<Content>, String> {
         if let Some(why) = self.accepts.refuse(file.kind) {
             return Err(why);
@@ -180,7 +180,7 @@ impl Attached {
                 content
             }
         };
-        // The first ones stay, so that what was sent before is sent again.
+        // The first files stay, so that a file that was sent before is sent again.
         *room = room.checked_sub(content.bytes).ok_or_else(|| {
             format!(
                 "the files of this thread are larger than {} MB together, which is what a request may have; start a \
@@ -192,7 +192,7 @@ impl Attached {
     }
 }
 
-/// What a request has instead of a reference.
+/// The parts of a message that replace a reference.
 #[derive(Debug)]
 struct Content {
     parts: Vec<ContentPart>,
@@ -226,7 +226,7 @@ impl Content {
         };
         let mut content = Self { parts: Vec::new(), bytes: 0 };
         for part in parts {
-            // As JSON text, since it is long and part of many requests.
+            // Kept as JSON text, since it is long and part of many requests.
             let json = to_raw_value(&part).map_err(|error| error.to_string())?;
             content.bytes += json.get().len();
             content.parts.push(Open::Unknown(Raw::from(json)));
@@ -235,7 +235,7 @@ impl Content {
     }
 }
 
-/// Decodes an image, unless another turn or process has done it; its digest was just checked.
+/// Decodes an image, unless another turn or process has done so. The caller has just checked its digest.
 fn load_image(area: &Area, file: &FileReference, bytes: &[u8]) -> Result<LoadedImage, String> {
     let kept = area.prepared(file.sha256, FILE_BYTES_MAX);
     if let Some(made) = kept.and_then(|kept| PreparedImage::parse(&kept)) {
@@ -246,7 +246,7 @@ fn load_image(area: &Area, file: &FileReference, bytes: &[u8]) -> Result<LoadedI
     Ok(made.load(bytes))
 }
 
-/// Providers want the name to say what it is.
+/// Returns the name with the ending `.pdf`, which providers require.
 fn pdf_name(name: &str) -> String {
     match name.to_ascii_lowercase().ends_with(".pdf") {
         true => name.to_owned(),
@@ -261,7 +261,7 @@ struct Key {
     name: String,
 }
 
-/// Contents that were sent last.
+/// The contents that were sent last, at most [`CACHE_BYTES_MAX`] of them.
 #[derive(Debug, Default)]
 struct Cache {
     contents: HashMap<Key, (u64, Arc<Content>)>,
@@ -401,7 +401,7 @@ mod tests {
         check("a.txt", b"x", &text_only, text("[attached file a.txt]\n```\nx\n```"));
     }
 
-    /// Decoding takes long, so what comes of it is kept for the next process.
+    /// Decoding takes long, so its result is kept for the next process.
     #[test]
     fn a_picture_is_decoded_once() {
         let root = TempDir::new().unwrap();
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(first, url(&png));
         let made = library.area.prepared(sha256, 99).expect("it was kept");
         assert_eq!(made, b"image/png\n");
-        // It is believed, and only if it is in order.
+        // A kept form is used without decoding again, but only if it is valid.
         library.area.keep_prepared(sha256, b"image/png\nsmaller");
         assert_eq!(sent().2, url(b"smaller"));
         for other in [&b"image/svg+xml\n"[..], b""] {
@@ -427,7 +427,7 @@ mod tests {
             assert_eq!(sent().2, first);
             assert_eq!(library.area.prepared(sha256, 99), Some(made.clone()));
         }
-        // What is damaged or no image is never kept.
+        // Nothing is kept of a damaged image.
         let file = stage(&library, "b.png", &png[..50]);
         let (_, left_out) =
             expand(&Attached::new(library.clone(), ALL), std::slice::from_ref(&file));

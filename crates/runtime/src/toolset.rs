@@ -29,19 +29,19 @@ pub struct Toolset {
     pub(crate) sessions: Arc<Sessions>,
 }
 
-/// What a request offers.
+/// The tools that a request offers.
 pub(crate) struct Offer {
     /// The version of the live tools.
     version: u64,
     tools: BTreeMap<String, Arc<dyn Tool>>,
     specs: Vec<ToolSpec>,
-    /// What the engine needs to know about the tools.
+    /// The properties of the tools that the engine needs.
     table: ToolTable,
 }
 
 #[derive(Clone)]
 struct Offered {
-    /// Shared, as schemas are long.
+    /// Shared between offers, as schemas are long.
     spec: Arc<tools::ToolSpec>,
     tool: Arc<dyn Tool>,
 }
@@ -60,7 +60,7 @@ pub struct TwoTools {
 }
 
 impl Toolset {
-    /// Collects tools; they are offered in this order, the provider's own last.
+    /// Creates a set of tools, which are offered in this order; tools that the provider runs (`hosted`) come last.
     pub fn new(
         tools: Vec<Box<dyn Tool>>,
         hosted: &[ToolSpec],
@@ -78,7 +78,7 @@ impl Toolset {
         Ok(Self { fixed, hosted, live: None, user_shell: None, offer, sessions })
     }
 
-    /// Also offers tools that change.
+    /// Adds tools that may change between requests.
     #[must_use]
     pub fn with_live(mut self, live: Box<dyn LiveTools>) -> Self {
         let offer = self.offer_of(&*live);
@@ -98,12 +98,12 @@ impl Toolset {
         self.user_shell.clone()
     }
 
-    /// Returns what the last request offered, or the first one will.
+    /// Returns the offer of the last request; before the first request, that of the first one.
     pub(crate) fn offer(&self) -> Arc<Offer> {
         Arc::clone(&self.offer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns what the next request offers: the same value as before if nothing has changed.
+    /// Returns the offer of the next request: the same value as before if no tool has changed.
     pub(crate) fn refresh(&self) -> Arc<Offer> {
         let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = self.live.as_deref().filter(|live| live.version() != offer.version) {
@@ -113,7 +113,7 @@ impl Toolset {
     }
 
     fn offer_of(&self, live: &dyn LiveTools) -> Offer {
-        // The version first: a change in between is then found again with the next request.
+        // The version is read first, so that a change in between is noticed with the next request.
         let version = live.version();
         let current = live.current().into_iter().map(Offered::from).collect();
         Offer::new(version, &self.fixed, current, &self.hosted)
@@ -131,7 +131,7 @@ impl Offer {
         Self { version, tools, specs, table }
     }
 
-    /// Returns what the model is offered.
+    /// Returns the descriptions of the tools, in the order of the request.
     pub(crate) fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }

@@ -1,9 +1,9 @@
-//! Splits the bytes that another program sends into lines of limited length.
+//! Splits the output of another program into lines of limited length.
 
 /// Longest line in bytes. The reference has this limit for messages on sockets, and none for pipes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// How much of a line that is too long is kept: enough to find out which request it is.
+/// Bytes of an overlong line that are kept: enough to find the id of the request in it.
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// A line, or the beginning of an overlong one.
@@ -11,7 +11,7 @@ pub const HEAD_BYTES: usize = 64 << 10;
 pub enum Cut {
     /// A line, without its line break.
     Line(Vec<u8>),
-    /// A line that was too long: its first [`HEAD_BYTES`]; the rest is dropped.
+    /// The first [`HEAD_BYTES`] of a line that was too long; the rest is dropped.
     Overlong(Vec<u8>),
 }
 
@@ -31,7 +31,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Creates one with another limit.
+    /// Creates a splitter with another limit.
     pub fn with_limit(bytes_max: usize) -> Self {
         Self { held: Vec::new(), skipping: false, bytes_max }
     }
@@ -49,7 +49,7 @@ impl Lines {
         cuts
     }
 
-    /// Returns whether the line that is being read is too long already. It may have no end.
+    /// Returns whether the line that is being read is already too long; it may never end.
     pub fn is_overlong(&self) -> bool {
         self.skipping
     }

@@ -1,4 +1,4 @@
-//! Files of the user's messages: who is told what became of them, and how often.
+//! Files of the user's messages: reports once whether each was sent, or why it was left out.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,20 @@ use protocol::responses::{KnownItem, KnownPart};
 use super::Turn;
 use crate::prompt;
 
-/// What an endpoint that took a request got of an attached file.
+/// Whether a request that an endpoint accepted had an attached file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOutcome {
     pub file: FileReference,
-    /// Why the model reads a text instead of it, if so.
+    /// Why the file was left out, so that the model read a text instead; none if it was sent.
     pub left_out: Option<String>,
 }
 
-/// Files of this turn that no endpoint has taken yet.
+/// Files of this turn that no endpoint has accepted yet.
 #[derive(Debug, Default)]
 pub(super) struct Attached(Vec<FileReference>);
 
 impl Attached {
-    /// Notes the files of a message. Content that is attached twice is sent once, as far as anyone is told.
+    /// Records the files of a message. A content that is attached twice is reported once.
     pub(super) fn note(&mut self, item: &KnownItem) {
         let KnownItem::Message(message) = item else { return };
         for part in &message.content.0 {
@@ -35,7 +35,7 @@ impl Attached {
         }
     }
 
-    /// Returns the event for a file that was sent, the first time.
+    /// Returns the event for a file that was sent; none if the event was returned before.
     fn sent(&mut self, sha256: Digest) -> Option<Event> {
         let at = self.0.iter().position(|file| file.sha256 == sha256)?;
         Some(Event::FileSent(self.0.remove(at)))
@@ -43,7 +43,7 @@ impl Attached {
 }
 
 impl Turn {
-    /// Tells the user which files were sent, and once per loaded thread which were not.
+    /// Emits an event for each file that was sent, and a warning for each that was left out, once per loaded thread.
     pub(super) fn on_files(&mut self, outcomes: Vec<FileOutcome>) {
         for FileOutcome { file, left_out } in outcomes {
             let event = match left_out {
@@ -58,5 +58,5 @@ impl Turn {
     }
 }
 
-/// The files that users were warned about.
+/// Digests of the left-out files that the user was already warned about.
 pub(crate) type LeftOut = HashSet<Digest>;

@@ -1,10 +1,9 @@
-//! What the open answer has sent so far: enough to tell what comes twice, and what never comes whole.
+//! The items of the open answer so far, to detect repeated items and calls that are never completed.
 //!
-//! The end of an item that comes a second time, under the same id and with the same content, is a repeat and
-//! counts once; above all, its call runs once. This holds within one answer only. Many servers number calls
-//! from zero in every answer, so the same id in a later answer is another call, even with the same arguments:
-//! the request before it contained the first call and its output. Likewise, other content is another item,
-//! whatever its id.
+//! If the end of an item arrives a second time, under the same id and with the same content, it is a repeat and counts
+//! once; above all, its call runs once. This holds within one answer only. Many servers number calls from zero in every
+//! answer, so the same id in a later answer is another call, even with the same arguments: the request before it
+//! contained the first call and its output. Likewise, an item with other content is another item, whatever its id.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -29,13 +28,13 @@ pub(super) struct Received {
     loose_text: String,
     /// Whether a message was started or completed.
     has_message: bool,
-    /// Whether there is anything that a user or a tool can use: text or a call.
+    /// Whether the answer has text for the user, or a call.
     has_content: bool,
-    /// Whether the user was told that a message is missing.
+    /// Whether a warning has told the user that a message is missing.
     loss_named: bool,
 }
 
-/// What makes two calls of an answer the same.
+/// The properties that two calls of an answer must share to be the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallIdentity {
     id: Id,
@@ -55,7 +54,7 @@ enum Id {
     Item(String),
 }
 
-/// Whether an item has come before in the same answer.
+/// Whether an item was complete before in the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     No,
@@ -79,7 +78,7 @@ impl Received {
         self.started_calls.insert((stated(Some(call_id)), stated(id.as_ref())));
     }
 
-    /// Records a complete item, and returns whether it has come before.
+    /// Records a complete item, and returns whether it is a repeat.
     pub(super) fn complete(&mut self, item: &ResponseItem) -> Seen {
         if let Some((identity, id)) = CallIdentity::of(item) {
             self.has_content = true;
@@ -115,7 +114,7 @@ impl Received {
         }
     }
 
-    /// Records that the endpoint ran a call of a kind of its own.
+    /// Records that the endpoint itself ran a call.
     pub(super) fn note_hosted_call(&mut self) {
         self.has_content = true;
     }
@@ -125,10 +124,10 @@ impl Received {
         self.loose_text.push_str(text);
     }
 
-    /// Takes the message of a complete answer that sent only its text and never an item.
+    /// Takes the message of a complete answer that had only text and never an item.
     ///
-    /// A message that was started and not completed is another matter: an endpoint that knows items has ended
-    /// it in the middle.
+    /// This leaves out a message that was started and not completed: there, an endpoint that knows items has broken
+    /// off.
     pub(super) fn take_loose_message(&mut self) -> Option<String> {
         let text = std::mem::take(&mut self.loose_text);
         (!self.has_message && !text.trim().is_empty()).then_some(text)
@@ -136,7 +135,7 @@ impl Received {
 
     /// Returns whether a call was started and not completed.
     ///
-    /// Counted, because some endpoints change the ids of an item on the way.
+    /// Compares the numbers of calls, because some endpoints change the ids of an item between its start and its end.
     pub(super) fn has_half_call(&self) -> bool {
         self.started_calls.len() > self.completed_calls
     }
@@ -146,20 +145,20 @@ impl Received {
         self.has_content
     }
 
-    /// Records that the user was told that a message is missing.
+    /// Records that a warning has told the user that a message is missing.
     pub(super) fn note_loss_named(&mut self) {
         self.loss_named = true;
     }
 
-    /// Returns whether the user must be told that the answer is empty.
+    /// Returns whether the answer is empty and no warning has said so.
     pub(super) fn is_silent(&self) -> bool {
         !self.has_content && !self.loss_named
     }
 }
 
 impl CallIdentity {
-    /// Returns what identifies a call, and the id of its item; none if the item is not a call, and no identity
-    /// if the endpoint gave it no id.
+    /// Returns the identity of a call, and the id of its item; none if the item is not a call, and no identity if the
+    /// endpoint gave it no id.
     fn of(item: &ResponseItem) -> Option<(Option<Self>, Option<String>)> {
         let id_of = |call_id: &String, item_id: &Option<String>| {
             let of_item = || stated(item_id.as_ref()).map(Id::Item);
@@ -204,7 +203,7 @@ fn stated(id: Option<&String>) -> Option<String> {
     id.filter(|id| !id.is_empty()).cloned()
 }
 
-/// Returns the id by which to name an item to a person: the call's, else the item's.
+/// Returns the id that names an item in messages: that of the call, otherwise that of the item.
 pub(super) fn name(item: &ResponseItem) -> Option<String> {
     let (call_id, id) = match item {
         Open::Known(
@@ -222,7 +221,7 @@ fn item_id(item: &ResponseItem) -> Option<String> {
         Open::Known(KnownItem::Message(message)) => stated(message.id.as_ref()),
         Open::Known(KnownItem::Reasoning(reasoning)) => stated(reasoning.id.as_ref()),
         Open::Known(KnownItem::WebSearchCall(call)) => stated(call.id.as_ref()),
-        // A second output of a call is named when it is paired.
+        // A second output of a call is reported when outputs are paired with calls.
         Open::Known(_) => None,
         Open::Unknown(raw) => raw_id(raw),
     }
@@ -248,7 +247,7 @@ mod tests {
         serde_json::from_str(json).expect("an item")
     }
 
-    /// Compares how the second of two items of one answer is taken.
+    /// Compares how the second of two items of one answer counts.
     #[track_caller]
     fn check(first: &str, second: &str, want: Seen) {
         let mut received = Received::default();
@@ -271,7 +270,7 @@ mod tests {
         check(&call(r#""call_id":"c1","status":"incomplete""#, "read", "1"), &first, Seen::No);
         check(&first, &call(r#""call_id":"c1","namespace":"n""#, "read", "1"), Seen::No);
         check(&first, &call(r#""call_id":"c1","namespace":"""#, "read", "1"), Seen::SameCall);
-        // Without a call id, the item's has to do; without either, nothing says that they are the same.
+        // Without a call id, the id of the item counts; without either, the calls are not known to be the same.
         let nameless = call(r#""call_id":"","id":"f1""#, "read", "1");
         check(&nameless, &nameless, Seen::SameItem);
         check(&nameless, &call(r#""call_id":"","id":"f2""#, "read", "1"), Seen::No);

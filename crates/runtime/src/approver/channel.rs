@@ -6,33 +6,33 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{ApprovalFuture, Approver};
 
-/// Most questions that wait to be taken; when there are as many, calls wait.
+/// Most questions that wait to be taken; further questions wait for room.
 pub const QUESTIONS_MAX: usize = 64;
 
-/// Creates an approver, and the other end of it, where the questions arrive.
+/// Creates an approver, and the receiver of its questions.
 pub fn approver_channel() -> (ChannelApprover, Questions) {
     let (sender, receiver) = mpsc::channel(QUESTIONS_MAX);
     (ChannelApprover(sender), Questions(receiver))
 }
 
-/// Hands questions to whoever has the [`Questions`]. Once that is dropped, there is nobody to ask.
+/// Sends its questions to [`Questions`]. Once that is dropped, every answer is [`Answer::Disconnected`].
 #[derive(Clone, Debug)]
 pub struct ChannelApprover(mpsc::Sender<OpenQuestion>);
 
-/// The questions that arrive.
+/// Receives the questions of a [`ChannelApprover`].
 #[derive(Debug)]
 pub struct Questions(mpsc::Receiver<OpenQuestion>);
 
-/// A question that waits for its answer. Dropping it is a refusal.
+/// A question that waits for its answer. Dropping it refuses.
 #[derive(Debug)]
 pub struct OpenQuestion {
-    /// The question.
+    /// The question to answer.
     pub question: Question,
     reply: oneshot::Sender<Answer>,
 }
 
 impl Questions {
-    /// Waits for the next question; none once the approver is gone.
+    /// Waits for the next question; none once all clones of the approver are dropped.
     pub async fn next(&mut self) -> Option<OpenQuestion> {
         self.0.recv().await
     }
@@ -44,7 +44,7 @@ impl OpenQuestion {
         let _ = self.reply.send(answer);
     }
 
-    /// Returns whether nobody waits for the answer any more.
+    /// Returns whether the question was withdrawn or has timed out, so that no answer is needed any more.
     pub fn is_withdrawn(&self) -> bool {
         self.reply.is_closed()
     }

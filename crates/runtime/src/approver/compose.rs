@@ -18,7 +18,8 @@ pub fn approver_fn<D: Into<Option<Answer>>>(
     Partial(Function(decide))
 }
 
-/// Creates an approver from an asynchronous function, which returns the same.
+/// Creates an approver from an asynchronous function. It returns an [`Answer`], or an `Option` of one, like that of
+/// [`approver_fn`].
 pub fn approver_async<Answering>(
     decide: impl Fn(Question) -> Answering + Send + Sync,
 ) -> impl Approver
@@ -58,12 +59,12 @@ pub fn with_timeout(approver: impl Approver, patience: Duration, default: Answer
     Partial(InTime { approver, patience, default })
 }
 
-/// Something that may have an opinion.
+/// A source of opinions on questions.
 trait Consider: Send + Sync {
     fn consider(&self, question: Question) -> OpinionFuture<'_>;
 }
 
-/// An approver that may have no opinion, which is a refusal if no other is asked.
+/// An approver that may have no opinion; [`Approver::ask`] turns that into a refusal.
 struct Partial<T>(T);
 
 impl<T: Consider> Approver for Partial<T> {
@@ -120,7 +121,7 @@ impl Consider for FirstMatch {
 
 struct Gathered {
     approvers: Vec<Box<dyn Approver>>,
-    /// Whether nobody else needs to answer.
+    /// Returns whether an answer settles the question, so that the other approvers need not answer.
     settles: fn(&Answer) -> bool,
     fold: fn(Vec<Answer>) -> Option<Answer>,
 }
@@ -132,11 +133,11 @@ impl Consider for Gathered {
             let mut open: Vec<_> = self.approvers.iter().map(|it| Some(ask(it))).collect();
             let mut answers = vec![None; open.len()];
             poll_fn(|context| {
-                // In this order, so that the result does not depend on luck if several have an answer at once.
+                // In this order, so that the result is the same each time if several have an answer at once.
                 for (asking, answer) in open.iter_mut().zip(&mut answers) {
                     let Some(running) = asking else { continue };
                     if let Poll::Ready(opinion) = running.as_mut().poll(context) {
-                        // What was not on offer counts as less before it is compared.
+                        // An answer that grants more than was offered is reduced before it is compared.
                         *answer = opinion.map(|it| approval::within(&question.request, it));
                         *asking = None;
                     }
@@ -257,15 +258,15 @@ mod tests {
             ("sd", "s", "d", "s"),
             ("dc", "d", "c", "d"),
             ("-cd", "c", "c", "d"),
-            // What was not on offer is as good as an acceptance for once.
+            // An answer with a prefix that was not offered counts as accepting once.
             ("xs", "p", "o", "s"),
-            // Whoever answers first settles it.
+            // The first answer can settle the question.
             ("Od", "o", "d", "o"),
             ("Do", "d", "d", "o"),
             ("hd", "h", "d", "h"),
             ("ho", "h", "h", "o"),
             ("sOp", "s", "o", "p"),
-            // A panic is a refusal, and no reason not to hear the others.
+            // A panic is a refusal, and the other approvers are still asked.
             ("!", "!", "!", "!"),
             ("!o", "!", "!", "o"),
             ("?o", "?", "?", "o"),
@@ -329,7 +330,7 @@ mod tests {
         let asking = ask(&approver, question());
         let answering = async { questions.next().await.unwrap().answer(Answer::AcceptForSession) };
         assert_eq!(tokio::join!(asking, answering).0, Answer::AcceptForSession);
-        // Whoever takes a question and drops it has refused.
+        // Dropping a question refuses.
         let asking = ask(&approver, question());
         let dropping = async { drop(questions.next().await) };
         let answer = tokio::join!(asking, dropping).0;
