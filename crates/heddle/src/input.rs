@@ -50,7 +50,7 @@ pub(crate) enum Given<'a> {
 }
 
 impl Input {
-    /// Appends text.
+    /// Appends text as a part of its own.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.part(UserInput::text(text))

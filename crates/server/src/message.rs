@@ -30,9 +30,9 @@ pub enum Incoming {
     Request { id: RequestId, method: String, params: Option<Box<RawValue>> },
     /// A notification, which needs none.
     Notification { method: String },
-    /// A response to a request of ours.
+    /// A response to a request of the server.
     Response {
-        /// The id of our request.
+        /// The id of that request.
         id: RequestId,
         /// The result; none if the client refused.
         result: Option<Box<RawValue>>,

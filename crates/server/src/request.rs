@@ -811,7 +811,7 @@ mod tests {
         assert!(SandboxPolicy::DangerFullAccess.check().is_ok());
     }
 
-    /// What a client gives comes back to it as it was, through our own form of it.
+    /// Input of a client is unchanged after conversion to the form of the library and back.
     #[test]
     fn input_of_every_kind() {
         let input = json!([

@@ -131,10 +131,10 @@ impl Environment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HistoryMode {
-    /// Lines have ordinals.
+    /// Each line has an ordinal, so that forks can end at any turn.
     #[default]
     Paginated,
-    /// Lines have none.
+    /// Lines have no ordinals, as in older logs.
     Legacy,
 }
 

@@ -325,7 +325,7 @@ fn served(
         let resolved = provider::resolve(&config, &host.env)?;
         return Ok(Served::endpoint(config, resolved));
     };
-    // A user who has configured nothing can so try it out: in the workspace, without network.
+    // So that a user can try heddle out without any configuration: in the workspace, without network.
     let may_write = chosen.for_want_of_a_key
         && source == "exec"
         && preferences.sandbox.is_none()

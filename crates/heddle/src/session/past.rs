@@ -46,7 +46,7 @@ pub(crate) enum ForkPoint {
 /// The thread stores of a home.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
-    /// Saved threads.
+    /// The store of saved threads: in files of the home, or of the host program.
     pub(crate) kept: Arc<dyn Store>,
     /// Ephemeral threads, while they are open.
     pub(crate) ephemeral: MemoryStore,

@@ -73,7 +73,7 @@ pub fn models(config: &Config) -> Vec<KnownModel> {
     std::iter::once(chosen.clone()).chain(others).enumerate().map(known).collect()
 }
 
-/// The default model.
+/// Name of the model of threads whose settings name none.
 pub(crate) const MODEL_DEFAULT: &str = "gpt-5.5";
 
 /// Reads config.toml and applies the preferences.

@@ -31,27 +31,27 @@ pub mod kind {
 }
 
 impl Schema {
-    /// Begins an object without fields.
+    /// Begins a schema of objects, without fields yet.
     pub fn object() -> SchemaBuilder<kind::Object> {
         SchemaBuilder::new(json!({"type": "object", "properties": {}, "required": []}))
     }
 
-    /// Begins a string.
+    /// Begins a schema of strings, of any length.
     pub fn string() -> SchemaBuilder<kind::Text> {
         SchemaBuilder::new(json!({"type": "string"}))
     }
 
-    /// Begins a whole number.
+    /// Begins a schema of whole numbers, without bounds.
     pub fn integer() -> SchemaBuilder<kind::Number> {
         SchemaBuilder::new(json!({"type": "integer"}))
     }
 
-    /// Begins a number.
+    /// Begins a schema of numbers, whole or not, without bounds.
     pub fn number() -> SchemaBuilder<kind::Number> {
         SchemaBuilder::new(json!({"type": "number"}))
     }
 
-    /// Begins a list whose items match this schema.
+    /// Begins a schema of lists whose items match this schema.
     pub fn list(items: impl Into<Schema>) -> SchemaBuilder<kind::List> {
         let mut defs = Map::new();
         let items = items.into().embed(&mut defs);
@@ -60,28 +60,28 @@ impl Schema {
         list
     }
 
-    /// Describes `true` and `false`.
+    /// Creates a schema of `true` and `false`.
     pub fn boolean() -> Schema {
         Self::built(json!({"type": "boolean"}))
     }
 
-    /// Describes null.
+    /// Creates a schema of null, as a member of [`Schema::any_of`].
     pub fn null() -> Schema {
         Self::built(json!({"type": "null"}))
     }
 
-    /// Describes one of these values.
+    /// Creates a schema of exactly these values.
     pub fn one_of<V: Into<Value>>(values: impl IntoIterator<Item = V>) -> Schema {
         let values: Vec<Value> = values.into_iter().map(Into::into).collect();
         Self::built(json!({ "enum": values }))
     }
 
-    /// Describes this value and no other.
+    /// Creates a schema of this value only, such as the tag of an alternative.
     pub fn constant(value: impl Into<Value>) -> Schema {
         Self::built(json!({ "const": value.into() }))
     }
 
-    /// Describes a value that matches at least one of these schemas.
+    /// Creates a schema of values that match at least one of these schemas.
     ///
     /// ```
     /// use heddle::structured_output::Schema;
@@ -125,7 +125,7 @@ impl<Kind> SchemaBuilder<Kind> {
         self.with("description", text.into())
     }
 
-    /// Also allows null.
+    /// Returns a schema that allows null, too.
     pub fn nullable(self) -> Schema {
         self.schema.nullable()
     }

@@ -205,7 +205,7 @@ impl Schema {
         self
     }
 
-    /// Also allows null.
+    /// Returns a schema that allows null, too.
     ///
     /// ```
     /// use heddle::structured_output::Schema;

@@ -100,7 +100,8 @@ impl Program {
         self
     }
 
-    /// Sets how long the program may take until it prints its first line. The default is 30 seconds.
+    /// Sets how long the program may take until it prints its first line, and an app-server until it answers a request.
+    /// The default is 30 seconds.
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.limits.startup_max = timeout;

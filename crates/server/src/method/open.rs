@@ -48,7 +48,6 @@ enum ForkPoint {
     After(String),
 }
 
-/// Creates a thread.
 pub(super) async fn start(call: Call, start: ThreadStart) -> Result<Answered, RpcError> {
     let ThreadStart { settings, dynamic_tools } = start;
     open(call, Source::New, settings, dynamic_tools.unwrap_or_default(), false).await
