@@ -58,7 +58,7 @@ pub(crate) fn facts(thread: &Thread) -> Result<&ThreadFacts, Failure> {
 /// How to find the thread that was meant.
 pub(crate) const LISTED: &str = "`heddle threads list --all` lists all";
 
-/// How to go on with a thread that somebody else has open.
+/// How to go on with a thread that another process has open.
 pub(crate) fn fork_advice(thread: ThreadId) -> String {
     format!("`heddle exec fork {thread}`")
 }

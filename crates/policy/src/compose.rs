@@ -1,7 +1,6 @@
 //! How several opinions about an effect become one decision.
 //!
-//! Whoever has an opinion is asked elsewhere, since asking can take time: a host program's judges are asked by
-//! `runtime`.
+//! The opinions are collected elsewhere, since that can take time: `runtime` asks the judges of a host program.
 
 use crate::decision::{Decision, Place, Verdict};
 

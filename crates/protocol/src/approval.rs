@@ -80,7 +80,7 @@ pub enum Answer {
     Disconnected,
     /// The reply was not a valid answer.
     Invalid,
-    /// Whoever was asked failed, as this clause says.
+    /// The approver failed, for this reason.
     Failed(String),
 }
 

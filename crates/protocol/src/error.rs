@@ -128,7 +128,7 @@ pub struct TurnError {
     pub request_id: Option<String>,
     /// The limit that was reached, if that is the cause. Old logs do not say which.
     pub limit: Option<Limit>,
-    /// Tokens used until the failure, if whoever ran the turn says it. A log has lines of their own for them.
+    /// Tokens used until the failure, if the program that ran the turn reports them. A log has them in lines of their own.
     pub usage: Option<TurnUsage>,
 }
 

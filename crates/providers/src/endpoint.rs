@@ -135,7 +135,7 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// Returns what it is sent that nobody else should see.
+    /// Returns the secrets in its headers and query, so that they can be masked.
     pub(crate) fn secrets(&self) -> Secrets {
         let token = match &self.auth {
             Auth::Bearer(token) => Some(token),

@@ -120,8 +120,8 @@ impl PartialJson {
         self.tree.open.len() + usize::from(self.tree.token == Token::Text)
     }
 
-    /// Shows `look` the value without its innermost open parts, so many of them: for those who can do more with nothing
-    /// than with half of something. The whole value cannot be left out.
+    /// Calls `look` with the value, without as many of its innermost open parts: for readers that need a part whole or not
+    /// at all. The whole value cannot be left out.
     pub fn without_open_parts<T>(
         &mut self,
         parts: usize,

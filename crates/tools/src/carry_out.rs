@@ -321,8 +321,8 @@ impl Work {
     }
 }
 
-/// Sets the permissions of a file, without the bits that make it run as its owner or group: as when a command
-/// writes to it, what the model wrote must not gain anybody's rights.
+/// Sets the permissions of a file, without the set-user-id, set-group-id and sticky bits: a program that the model wrote
+/// must not run with the rights of the file's owner. The kernel drops them likewise when a command writes to a file.
 fn set_mode(file: &File, mode: RawMode) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(mode & 0o777))?)
 }

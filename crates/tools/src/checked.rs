@@ -48,7 +48,7 @@ impl CheckedTool {
         Self { tool, spec: Arc::new(spec), check, withdrawn: Withdrawn::default() }
     }
 
-    /// Lets whoever holds `withdrawn` withdraw the tool.
+    /// Lets the owner of `withdrawn` withdraw the tool, as the registry does with one that is removed.
     #[must_use]
     pub fn withdrawn_by(self, withdrawn: Withdrawn) -> Self {
         Self { withdrawn, ..self }

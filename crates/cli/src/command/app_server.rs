@@ -42,7 +42,7 @@ pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, F
     done
 }
 
-/// Returns who may connect to a TCP port.
+/// Returns which programs may connect to a TCP port.
 fn access(args: &AppServerArgs) -> Result<Access, Failure> {
     if args.ws_auth.is_none() {
         return Ok(Access::ThisMachine);

@@ -1,4 +1,4 @@
-//! What git is told to run: settings, filters and steps that are commands.
+//! The commands that git runs because of its arguments: in settings (`-c`), filters, hooks and steps of a rebase.
 
 use super::{Fed, Inner, script_of};
 use crate::shell::Word;
