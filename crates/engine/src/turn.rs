@@ -437,7 +437,9 @@ impl Turn {
                 self.ran_user_command(&output.text());
             }
             (State::Done, Input::Interrupt | Input::TimeUp) => {}
-            (State::Done, Input::Steer(_) | Input::StoreFailed(_)) => {}
+            (State::Done, Input::StoreFailed(_)) => {}
+            // It would be lost: the next turn has to begin with it.
+            (State::Done, Input::Steer(_)) => return Err(self.unexpected("input of the user")),
             // A request may be about to be sent when the store fails.
             (State::Done, Input::Offered(_)) => {}
             // Messages of tools can cross the end of a turn. That is a race, not an error.
@@ -486,6 +488,12 @@ impl Turn {
     /// Returns the next action, or none while the turn waits for input.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Returns whether the turn has ended, so that it takes no more input of the user. Its last actions may still wait to be
+    /// performed.
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
     }
 
     /// Returns the input of the request for `purpose`.

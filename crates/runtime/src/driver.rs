@@ -513,7 +513,8 @@ impl Driver<'_> {
                 biased;
                 wake = written(&mut self.writing) => return wake,
                 wake = synced(&mut self.syncing) => return wake,
-                Some(said) = control.recv() => return Wake::Control(said),
+                // A turn that has ended may still wait for the log. What the user adds then is for the next one.
+                Some(said) = control.recv(), if !self.turn.is_done() => return Wake::Control(said),
                 // Records that cannot be written must not pile up, nor events that wait for them.
                 wake = self.source.next(), if self.held.is_none() && self.outbox.len() < UNSHOWN_MAX => {
                     self.in_a_row += 1;

@@ -859,7 +859,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Inputs after the end change nothing: those that may cross it are dropped, the rest refused.
+    /// Inputs after the end change nothing: those that may cross it are dropped, the rest is refused.
     fn come_late(&mut self) {
         let history = self.turn.context().len();
         let key = CallKey(1 + self.rng.below(3));
@@ -867,7 +867,6 @@ impl<'a> World<'a> {
         for input in [
             Input::Interrupt,
             Input::TimeUp,
-            Input::Steer(vec![UserTurnInput::text("late")]),
             Input::Returned(key, OutputBody::Text("late".into())),
             Input::Reported(key, Report::Started(shown.clone())),
             Input::Reported(key, Report::Ended(shown)),
@@ -876,6 +875,8 @@ impl<'a> World<'a> {
         ] {
             self.accept(input);
         }
+        // It would be lost.
+        self.refuse(Input::Steer(vec![UserTurnInput::text("late")]));
         self.refuse(Input::WaitOver);
         self.refuse(completed(1, None));
         let error = self.error();

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use futures_util::StreamExt as _;
 use heddle::events::Event;
@@ -205,6 +206,46 @@ async fn a_slow_store_keeps_everything() {
         assert!(last == Some(id) || last == Some(fork.id().unwrap()));
         let home = std::fs::read_dir(lab.root.path().join("home/sessions"));
         assert!(home.is_err(), "something was written into the home");
+    }
+}
+
+/// What the user adds to a turn is said in it or in the next one, at whatever moment it comes: also while the end of the turn
+/// waits for the store.
+#[tokio::test]
+async fn nothing_that_a_turn_accepts_is_lost() {
+    for breaths in [0, 1, 7] {
+        let mut accepted = 0;
+        for moment in 0..90 {
+            let lab = Lab::new();
+            let heddle = with_store(&lab, MemoryStore::default(), Behaviour::Slow(breaths));
+            let answers = vec![vec![message("ready")]];
+            let thread = heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+            let turn = thread.turn("go");
+            let handle = turn.handle();
+            let running = turn.run();
+            tokio::pin!(running);
+            let mut ended = false;
+            for _ in 0..moment {
+                if !ended {
+                    let once = |context: &mut Context<'_>| {
+                        Poll::Ready(running.as_mut().poll(context).is_ready())
+                    };
+                    ended = std::future::poll_fn(once).await;
+                }
+                breathe().await;
+            }
+            if ended || !handle.try_steer("and this") {
+                continue;
+            }
+            accepted += 1;
+            running.await.unwrap();
+            if thread.has_unsaid() {
+                thread.turn(heddle::Input::default()).run().await.unwrap();
+            }
+            let last = lab.requests.lock().unwrap().last().unwrap()["input"].to_string();
+            assert!(last.contains("\"and this\""), "{breaths} {moment}: {last}");
+        }
+        assert!(accepted > 0, "{breaths}");
     }
 }
 
