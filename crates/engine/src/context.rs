@@ -68,6 +68,19 @@ impl Context {
         Pushed { came, sent: Some(sent), repairs }
     }
 
+    /// Adds items that a program brings, between turns; `check` makes the history sendable with them.
+    pub fn adopt(&mut self, items: Vec<Raw>, check: impl FnOnce(Vec<Entry>) -> Vec<Entry>) {
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut before_user = !entries.iter().any(|entry| entry.origin == Origin::User);
+        for wire in items {
+            let origin = history::origin_of(&wire, before_user);
+            before_user &= origin != Origin::User;
+            entries.push(Entry { wire, origin, model_id: None });
+        }
+        let left_out = std::mem::take(&mut self.left_out);
+        *self = Self { left_out, ..Self::resume(check(entries)) };
+    }
+
     /// Records that a turn starts here.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = self.entries.len();

@@ -226,6 +226,12 @@ impl Error {
         Self::new(ErrorKind::Host, message)
     }
 
+    /// For what a thread can do only in this process.
+    pub(crate) fn elsewhere(what: &str) -> Self {
+        let message = format!("{what} in this process only: use `transport::InProcess`");
+        Self::new(ErrorKind::Host, message)
+    }
+
     pub(crate) fn busy() -> Self {
         let message =
             "another turn of this thread is running: steer that one, or wait until it is over";

@@ -7,8 +7,14 @@ use std::time::Duration;
 use policy::{ApprovalPolicy, Profile};
 use protocol::call::UserCommand;
 use protocol::id::ThreadId;
+use protocol::open::Raw;
+use protocol::repair::Repair;
 use protocol::usage::Usage;
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tools::RunningCommand;
 
+use crate::error::Error;
 use crate::input::Input;
 use crate::notice::Notice;
 use crate::transport::{Session, Work};
@@ -116,6 +122,40 @@ impl Thread {
     /// The next turn begins with it; a turn with an empty [`Input`] sends only that.
     pub fn has_unsaid(&self) -> bool {
         self.session.has_unsaid()
+    }
+
+    /// Adds items of the Responses API to the history, between turns, as if they had been said before: text that the user
+    /// pasted, or a conversation from elsewhere. They are in the log before this returns. What an endpoint would refuse is
+    /// repaired; returns how. Only in this process.
+    ///
+    /// ```no_run
+    /// # async fn example(thread: heddle::Thread) -> Result<(), heddle::Error> {
+    /// let note = serde_json::json!({
+    ///     "type": "message", "role": "user",
+    ///     "content": [{"type": "input_text", "text": "The build server is down until noon."}],
+    /// });
+    /// thread.inject(vec![note]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn inject(&self, items: Vec<Value>) -> Result<Vec<Repair>, Error> {
+        let raw = |item: Value| match item {
+            Value::Object(_) => to_raw_value(&item)
+                .map(Raw::from)
+                .map_err(|error| Error::settings(error.to_string())),
+            other => Err(Error::settings(format!("an item is a JSON object, and not {other}"))),
+        };
+        self.session.inject(items.into_iter().map(raw).collect::<Result<_, _>>()?).await
+    }
+
+    /// Returns the commands that the model has started and that still run, oldest first. Only in this process.
+    pub fn running_commands(&self) -> Vec<RunningCommand> {
+        self.session.running_commands()
+    }
+
+    /// Stops one of the [running commands](Self::running_commands), by its session number. Returns whether it was running.
+    pub fn stop_command(&self, session: u64) -> bool {
+        self.session.stop_command(session)
     }
 
     /// Returns the number of items in the history. None while a turn runs, and for a thread in another program.

@@ -124,6 +124,23 @@ impl Threads {
             .await
     }
 
+    /// Takes a turn and everything after it out of a saved thread, which must not be open. No line is erased: the thread goes
+    /// on in a new file.
+    pub async fn revert(&self, id: ThreadId, turn: &str) -> Result<(), Error> {
+        let (files, turn) = (self.files(), turn.to_owned());
+        self.ask(move |_, _| {
+            let turns = turns(&files, id)?;
+            let Some(first_gone) = turns.iter().find(|it| !turn.is_empty() && it.id == turn) else {
+                return Err(Error::settings(format!("turn not found: {turn:.100}")));
+            };
+            let before = first_gone.ordinal.ok_or(OpenError::Legacy(id))?;
+            let (log, _) = files.revert(id, before, &mut |_| {})?;
+            log.close();
+            Ok(())
+        })
+        .await
+    }
+
     /// Restores the history that the last compaction replaced, followed by everything since. The log is only appended to:
     /// the restored history is written to it again. None if the thread was never compacted.
     pub async fn undo_compaction(&self, id: ThreadId) -> Result<Option<UndoneCompaction>, Error> {

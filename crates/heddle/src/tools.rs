@@ -39,7 +39,8 @@ pub use protocol::call::Report;
 pub use protocol::responses::OutputBody;
 pub use registry::{RegisteredTool, RegistrationError, TOOLS_MAX, ToolHandle, Tools};
 pub use tools::{
-    Annotations, HOST_SERVER, Tool, ToolContext, ToolFuture, ToolInput, ToolOutput, ToolSpec,
+    Annotations, HOST_SERVER, RunningCommand, Tool, ToolContext, ToolFuture, ToolInput, ToolOutput,
+    ToolSpec,
 };
 
 pub(crate) use registry::checked;

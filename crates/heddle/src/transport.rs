@@ -59,10 +59,13 @@ use std::sync::Arc;
 use protocol::call::UserCommand;
 use protocol::error::LimitKind;
 use protocol::id::ThreadId;
+use protocol::open::Raw;
+use protocol::repair::Repair;
 use protocol::usage::Usage;
 use runtime::{Clock, Control, Library, OutputSchema};
 use staging::StageError;
 use tokio::sync::mpsc;
+use tools::RunningCommand;
 
 pub use app_server::{AppServer, InvalidAddress, ServerAddress};
 pub(crate) use chosen::transport as chosen;
@@ -109,6 +112,9 @@ pub(crate) mod sealed {
 pub type OpenFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<dyn Session>, Error>> + Send + 'a>>;
 
+/// Items that are being added to a history.
+pub type InjectFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Repair>, Error>> + Send + 'a>>;
+
 /// An open thread of a transport.
 pub trait Session: fmt::Debug + Send + Sync {
     /// Returns the id of the thread; none until it is known.
@@ -123,6 +129,19 @@ pub trait Session: fmt::Debug + Send + Sync {
     fn run(self: Arc<Self>, turn: TurnRequest, events: EventSink) -> Running;
     /// Returns whether input was added to a turn after its last request.
     fn has_unsaid(&self) -> bool {
+        false
+    }
+    /// Adds items to the history, and returns how they had to be repaired.
+    fn inject(&self, items: Vec<Raw>) -> InjectFuture<'_> {
+        drop(items);
+        Box::pin(async { Err(Error::elsewhere("items can be added to the history")) })
+    }
+    /// Returns the commands that run in this process.
+    fn running_commands(&self) -> Vec<RunningCommand> {
+        Vec::new()
+    }
+    /// Stops one of them.
+    fn stop_command(&self, _: u64) -> bool {
         false
     }
     /// Returns the number of items in the history, if it is known.

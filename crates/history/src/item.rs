@@ -2,7 +2,7 @@
 
 use log::history_item::{ASSISTANT, USER, opening};
 use log::words::{self, Author};
-use protocol::open::Raw;
+use protocol::open::{Open, Raw};
 use protocol::responses::KnownItem;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -47,6 +47,14 @@ pub(crate) fn origin(item: &KnownItem, json: &str, before_user: bool) -> Origin 
         USER => author_origin(words::author(opening(message), &words::kinds(json)), before_user),
         ASSISTANT => Origin::Turn,
         _ if before_user => Origin::Setup,
+        _ => Origin::Turn,
+    }
+}
+
+/// Returns the origin of an item that a program adds to a history, as a reader of the log will see it.
+pub fn origin_of(wire: &Raw, before_user: bool) -> Origin {
+    match Open::<KnownItem>::from_json(wire.as_raw()) {
+        Ok(Open::Known(item)) => origin(&item, wire.as_str(), before_user),
         _ => Origin::Turn,
     }
 }

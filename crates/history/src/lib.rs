@@ -14,6 +14,7 @@ pub mod sendable;
 
 pub use fold::{Entry, Fold, Folded, Ignored, ModelId, Origin};
 pub use heal::{PROCESS_ENDED, heal};
+pub use item::origin_of;
 pub use live::{HISTORY_BYTES_MAX, LeftOut, SETUP_BYTES_MAX, USER_BYTES_MAX};
 pub use log::{TURNS_MAX, Turn, TurnEnd, Turns, WORDS_BYTES_MAX, words};
 pub use sendable::{Checked, Profile, Wire, check};

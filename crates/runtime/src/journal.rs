@@ -4,8 +4,9 @@
 //! performed: a command never runs before the log mentions it. There is one append at a time. Syncs run in the
 //! background; one covers everything that was appended before it started.
 
-use log::{Rollout, TurnContext};
+use log::{Record, Rollout, TurnContext};
 use protocol::event::Event;
+use protocol::open::Raw;
 use protocol::persist::Persist;
 use store::{LogFuture, ThreadLog};
 
@@ -39,6 +40,21 @@ impl Journal {
     pub(crate) fn keep(&mut self, keep: Persist) {
         if self.broken.is_none() {
             self.rollout.keep(keep);
+        }
+    }
+
+    /// Writes items that belong to no turn, and waits until they are on disk.
+    pub(crate) async fn add(&mut self, items: Vec<Raw>) -> Result<(), String> {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        let stored = async {
+            self.log.append(items.into_iter().map(Record::ResponseItem).collect()).await?;
+            self.log.sync().await
+        };
+        match stored.await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.break_off(error.to_string())),
         }
     }
 

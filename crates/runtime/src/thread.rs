@@ -18,9 +18,10 @@ use protocol::call::UserCommand;
 use protocol::error::SampleError;
 use protocol::event::Event;
 use protocol::id::ThreadId;
+use protocol::open::Raw;
 use protocol::responses::{KnownItem, ReasoningOptions, Request, TextFormat, TextOptions};
 use protocol::usage::Usage;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use stream::dialect::Format;
 use tokio::sync::mpsc;
 
@@ -271,6 +272,24 @@ impl Thread {
         let turn = Turn::start_compaction(std::mem::take(&mut state.context), options);
         parts.begin_turn(state, id);
         driver::drive(parts, state, turn, control, sink).await
+    }
+
+    /// Adds items to the history between turns, as if they had been said before: to the log first, then to what is sent.
+    /// `check` makes the history sendable with them. Fails if they cannot be saved.
+    pub async fn inject(
+        &mut self,
+        items: Vec<Raw>,
+        check: impl FnOnce(Vec<Entry>) -> Vec<Entry>,
+    ) -> Result<(), String> {
+        // What the model must be told of its environment comes first, as in a thread that begins with a turn.
+        let setup = std::mem::take(&mut self.state.setup);
+        let setup = setup.into_iter().filter_map(|item| to_raw_value(&item).ok().map(Raw::from));
+        let items: Vec<_> = setup.chain(items).collect();
+        if let Some(journal) = &mut self.state.journal {
+            journal.add(items.clone()).await?;
+        }
+        self.state.context.adopt(items, check);
+        Ok(())
     }
 
     /// Kills all running commands, closes the log, and returns the commands.

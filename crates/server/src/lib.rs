@@ -18,6 +18,7 @@ mod hub;
 pub mod message;
 mod method;
 pub mod notification;
+pub mod occurrences;
 pub mod page;
 pub mod past;
 mod peer;

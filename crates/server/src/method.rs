@@ -8,6 +8,7 @@ mod handshake;
 mod model;
 mod open;
 mod past;
+mod terminals;
 mod thread;
 mod turn;
 
@@ -67,15 +68,23 @@ methods! {
     "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
     "skills/list" Stable request::Directories => about::skills,
     "thread/archive" Stable request::OfThread => thread::archive,
+    "thread/backgroundTerminals/clean" Experimental request::OfThread => terminals::clean,
+    "thread/backgroundTerminals/list" Experimental request::PageOfThread => terminals::list,
+    "thread/backgroundTerminals/terminate" Experimental request::Terminate => terminals::terminate,
     "thread/compact/start" Stable request::OfThread => turn::compact,
     "thread/delete" Stable request::OfThread => thread::delete,
     "thread/fork" Stable request::Resume => open::fork,
+    "thread/inject_items" Stable request::InjectItems => thread::inject_items,
     "thread/items/list" Stable request::ItemsList => past::items,
+    "thread/items/read" Experimental request::ItemsRead => past::read_items,
     "thread/list" Stable request::ThreadList => past::list,
     "thread/loaded/list" Stable request::PageOf => thread::loaded_list,
     "thread/name/set" Stable request::SetName => thread::set_name,
     "thread/read" Stable request::ThreadRead => past::read,
     "thread/resume" Stable request::Resume => open::resume,
+    "thread/revert" Stable request::Revert => open::revert,
+    "thread/search" Experimental request::ThreadSearch => past::search,
+    "thread/searchOccurrences" Experimental request::SearchOccurrences => past::occurrences,
     "thread/settings/update" Experimental request::SettingsUpdate => thread::update_settings,
     "thread/shellCommand" Stable request::ShellCommand => turn::shell_command,
     "thread/start" Stable request::ThreadStart => open::start,

@@ -23,6 +23,9 @@ pub enum Notification {
     ThreadUnarchived { thread_id: String },
     #[serde(rename = "thread/deleted")]
     ThreadDeleted { thread_id: String },
+    /// The last turns of a thread were taken out of it.
+    #[serde(rename = "thread/reverted")]
+    ThreadReverted { thread_id: String },
     #[serde(rename = "thread/name/updated")]
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
     /// Settings changed, from the next turn on.
@@ -107,6 +110,7 @@ impl Notification {
             Self::ThreadArchived { .. } => "thread/archived",
             Self::ThreadUnarchived { .. } => "thread/unarchived",
             Self::ThreadDeleted { .. } => "thread/deleted",
+            Self::ThreadReverted { .. } => "thread/reverted",
             Self::ThreadNameUpdated { .. } => "thread/name/updated",
             Self::SettingsUpdated { .. } => "thread/settings/updated",
             Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",

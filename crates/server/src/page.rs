@@ -53,8 +53,28 @@ pub fn page(turns: Vec<Turn>, asked: &TurnsList) -> Result<Page<Turn>, RpcError>
 
 /// Returns the requested page of the items of a thread, oldest turn first.
 pub fn items(turns: Vec<Turn>, asked: &ItemsList) -> Result<Page<ItemEntry>, RpcError> {
-    let wanted = |turn: &Turn| asked.turn_id.as_ref().is_none_or(|id| *id == turn.id);
-    let entries = turns.into_iter().filter(wanted).flat_map(|turn| {
+    let entries = entries(turns, asked.turn_id.as_deref());
+    let place = |entry: &ItemEntry| (entry.turn_id.clone(), Some(entry.item.body.id().to_owned()));
+    let direction = asked.sort_direction.unwrap_or(Direction::Asc);
+    cut(entries.collect(), direction, asked.cursor.as_deref(), asked.limit, place)
+}
+
+/// Returns the cursors of the newest turn and of the newest item, with which lists in the order of time go on from there.
+pub fn ends(turns: &[Turn]) -> (Option<String>, Option<String>) {
+    let turn = turns.last().map(|turn| turn_cursor(&turn.id));
+    let item = turns.iter().rev().find_map(|turn| Some((turn, turn.items.last()?)));
+    let item = item.map(|(turn, item)| {
+        let (turn_id, item_id) = (turn.id.clone(), Some(item.body.id().to_owned()));
+        let cursor = Cursor { turn_id, item_id, include_anchor: true };
+        serde_json::to_string(&cursor).expect("a cursor is plain data")
+    });
+    (turn, item)
+}
+
+/// Returns the items of all turns, or of one.
+pub fn entries(turns: Vec<Turn>, of: Option<&str>) -> impl Iterator<Item = ItemEntry> {
+    let wanted = move |turn: &Turn| of.is_none_or(|id| id == turn.id);
+    turns.into_iter().filter(wanted).flat_map(|turn| {
         let turn_id = turn.id;
         turn.items.into_iter().map(move |item| ItemEntry {
             turn_id: turn_id.clone(),
@@ -62,10 +82,7 @@ pub fn items(turns: Vec<Turn>, asked: &ItemsList) -> Result<Page<ItemEntry>, Rpc
             completed_at_ms: item.completed_at_ms,
             item,
         })
-    });
-    let place = |entry: &ItemEntry| (entry.turn_id.clone(), Some(entry.item.body.id().to_owned()));
-    let direction = asked.sort_direction.unwrap_or(Direction::Asc);
-    cut(entries.collect(), direction, asked.cursor.as_deref(), asked.limit, place)
+    })
 }
 
 /// Cuts a page out of a list that has the oldest entry first.
@@ -104,6 +121,12 @@ fn cut<T>(
         backwards_cursor: data.first().map(|entry| cursor(entry, true)),
         data,
     })
+}
+
+/// Returns the cursor with which a list of turns starts with this one.
+pub fn turn_cursor(turn_id: &str) -> String {
+    let cursor = Cursor { turn_id: turn_id.to_owned(), item_id: None, include_anchor: true };
+    serde_json::to_string(&cursor).expect("a cursor is plain data")
 }
 
 fn short(text: &str) -> &str {

@@ -143,6 +143,76 @@ pub struct ShellCommand {
     pub timeout_ms: Option<u64>,
 }
 
+/// Items to add to the history of a thread.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InjectItems {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// Items of the Responses API.
+    pub items: Vec<Value>,
+}
+
+/// Where a thread is reverted to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Revert {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// The first turn that goes.
+    pub before_turn_id: String,
+}
+
+/// Which items of a turn to return.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemsRead {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    pub turn_id: String,
+    pub item_ids: Vec<String>,
+}
+
+/// What to search for in all threads.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThreadSearch {
+    pub search_term: String,
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+    pub archived: Option<bool>,
+}
+
+/// What to search for in one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchOccurrences {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    pub search_term: String,
+    #[serde(flatten)]
+    pub page: PageOf,
+}
+
+/// A page of something that a thread has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PageOfThread {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    #[serde(flatten)]
+    pub page: PageOf,
+}
+
+/// A running command to end.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terminate {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    pub process_id: String,
+}
+
 /// Which threads to list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -215,6 +215,11 @@ impl ThreadState {
         self.saved
     }
 
+    /// Notes that its log has lines that others can read.
+    pub(crate) fn note_saved(&mut self) {
+        self.saved |= !self.thread.ephemeral;
+    }
+
     pub(crate) fn is_ephemeral(&self) -> bool {
         self.thread.ephemeral
     }

@@ -97,7 +97,8 @@ impl ExecCommand {
             }
         };
         let sandboxed = request.permit.profile().mode != SandboxMode::DangerFullAccess;
-        let start = Start { key: call.key, argv: shown, item, shown: asked, sandboxed };
+        let (key, call_id) = (call.key, call.call_id);
+        let start = Start { key, call_id, argv: shown, item, shown: asked, sandboxed };
         let session = self.sessions.adopt(process, start, progress);
         let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
         let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);

@@ -33,7 +33,7 @@ pub use judge::{Judge, Opinion};
 pub use login::LoginShell;
 pub use patch::ApplyPatch;
 pub use plan::UpdatePlan;
-pub use session::Sessions;
+pub use session::{RunningCommand, Sessions};
 pub use shell::{Shell, join};
 pub use tool::{
     Annotations, HOST_SERVER, Progress, ProgressSender, Reply, Tool, ToolContext, ToolFuture,

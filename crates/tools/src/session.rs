@@ -58,10 +58,23 @@ struct List {
     last: u64,
 }
 
+/// A command that still runs, whether or not a call waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningCommand {
+    /// Its number, as the model knows it.
+    pub session: u64,
+    /// The call that started it.
+    pub call_id: String,
+    /// Its argument vector, quoted for a shell and joined.
+    pub command: String,
+    pub cwd: PathBuf,
+}
+
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
     pub(crate) key: CallKey,
+    call_id: String,
     argv: Vec<String>,
     cwd: PathBuf,
     sandboxed: bool,
@@ -78,6 +91,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) key: CallKey,
+    /// The id of the call in the history; empty for a command of the user's own.
+    pub(crate) call_id: String,
     /// The command that was approved.
     pub(crate) argv: Vec<String>,
     /// The item that is reported at the end.
@@ -121,6 +136,7 @@ impl Sessions {
         let session = Arc::new(Session {
             id: list.last,
             key: start.key,
+            call_id: start.call_id.clone(),
             argv: start.argv.clone(),
             cwd: start.item.cwd.clone(),
             sandboxed: start.sandboxed,
@@ -151,6 +167,32 @@ impl Sessions {
         for session in lock(&self.list).running.values().filter(|session| session.key == key) {
             session.stop.send_replace(true);
         }
+    }
+
+    /// Returns the commands that a model started and that still run, oldest first.
+    pub fn running(&self) -> Vec<RunningCommand> {
+        let mut running: Vec<_> = lock(&self.list)
+            .running
+            .values()
+            .filter(|session| session.is_running() && !session.call_id.is_empty())
+            .map(|session| RunningCommand {
+                session: session.id,
+                call_id: session.call_id.clone(),
+                command: crate::shell::join(&session.argv),
+                cwd: session.cwd.clone(),
+            })
+            .collect();
+        running.sort_by_key(|command| command.session);
+        running
+    }
+
+    /// Stops one command. Returns whether it was running.
+    pub fn stop_session(&self, id: u64) -> bool {
+        let session = self.find(id).filter(|session| session.is_running());
+        session.is_some_and(|session| {
+            session.stop.send_replace(true);
+            true
+        })
     }
 
     /// Stops all commands, waits until they are gone, and returns those that were still running, oldest

@@ -67,7 +67,8 @@ impl UserShell {
             Err(error) => return Err(fail(&call, &progress, item, error.to_string()).await),
         };
         let begun = Instant::now();
-        let start = Start { key: call.key, argv, item, shown: true, sandboxed: false };
+        let call_id = String::new();
+        let start = Start { key: call.key, call_id, argv, item, shown: true, sandboxed: false };
         let session = self.sessions.adopt(process, start, progress);
         let timeout = timeout_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis);
         session.wait(begun + timeout).await;

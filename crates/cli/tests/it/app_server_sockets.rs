@@ -396,6 +396,158 @@ fn commands_of_the_user() {
     assert_eq!(lab.workspace.read("made.txt").unwrap(), "made\n");
 }
 
+/// The last turns of a thread can be taken out of it; it stays loaded, and its clients go on following it.
+#[test]
+fn a_thread_is_reverted() {
+    let (model, _lab, server, runtime) = scene(json!([response([message("Hello.")])]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        let early =
+            ann.ask("thread/revert", json!({"threadId": thread, "beforeTurnId": "t"})).await;
+        assert!(early["message"].as_str().unwrap().starts_with("no rollout found"), "{early}");
+        let mut turns = Vec::new();
+        for text in ["one", "two", "three"] {
+            let input = json!([{"type": "text", "text": text}]);
+            let begun = ann.ask("turn/start", json!({"threadId": thread, "input": input})).await;
+            turns.push(begun["turn"]["id"].clone());
+            ann.told("turn/completed").await;
+        }
+        ann.seen.clear();
+        let revert = |turn: &Value| json!({"threadId": thread, "beforeTurnId": turn});
+        let unknown = ann.ask("thread/revert", revert(&json!("nope"))).await;
+        assert_eq!(unknown["message"], "turn not found: nope");
+        let statuses = |client: &Client| {
+            let statuses = client.seen.iter().filter(|it| it["method"] == "thread/status/changed");
+            statuses.map(|it| it["params"]["status"]["type"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(statuses(&ann), ["notLoaded", "idle"]);
+        let reverted = ann.ask("thread/revert", revert(&turns[1])).await;
+        assert_eq!(reverted["thread"]["status"]["type"], "idle", "{reverted}");
+        assert_eq!(ann.told("thread/reverted").await["threadId"], *thread);
+        let list =
+            |cursor: &Value| json!({"threadId": thread, "cursor": cursor, "sortDirection": "asc"});
+        let last = ann.ask("thread/turns/list", list(&reverted["turnsBackwardsCursor"])).await;
+        assert_eq!(last["data"][0]["id"], turns[0], "{last}");
+        let last = ann.ask("thread/items/list", list(&reverted["itemsBackwardsCursor"])).await;
+        assert_eq!(last["data"][0]["item"]["text"], "Hello.", "{last}");
+        ann.say(&thread).await;
+        assert_eq!(ann.told("turn/completed").await["turn"]["status"], "completed");
+    });
+    let input = model.requests()[3].body["input"].to_string();
+    let said = |text: &str| input.contains(&format!("{text:?}"));
+    assert!(said("one") && said("go") && !said("two"), "{input}");
+}
+
+/// Items of a client are part of the history, at once and after the thread was closed.
+#[test]
+fn items_are_injected() {
+    let (model, lab, server, runtime) = scene(json!([response([message("Hello.")])]));
+    let said = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        let inject = |items: Value| json!({"threadId": thread, "items": items});
+        for (items, words) in [
+            (json!([]), "must not be empty"),
+            (json!([said("x"), 1]), "items[1] is not a valid"),
+            (json!([{"role": "user"}]), "items[0] is not a valid"),
+        ] {
+            let refused = ann.ask("thread/inject_items", inject(items)).await;
+            assert!(refused["message"].as_str().unwrap().contains(words), "{refused}");
+        }
+        // An output without its call would make every later request fail.
+        let orphan = json!({"type": "function_call_output", "call_id": "c9", "output": "orphan"});
+        let items = json!([said("first"), {"type": "hologram", "x": 1}, orphan]);
+        assert_eq!(ann.ask("thread/inject_items", inject(items)).await, json!({}));
+        let warning = ann.told("warning").await;
+        assert!(warning["message"].as_str().unwrap().contains("output"), "{warning}");
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        ann.ask("thread/inject_items", inject(json!([said("second")]))).await;
+        assert_eq!(server.terminate(), 0);
+        let socket = format!("unix://{}", lab.root().join("s2").display());
+        let server = Server::start(&lab, &["--listen", &socket]);
+        let mut ben = Client::unix(&server, "ben").await;
+        ben.ask("thread/resume", json!({"threadId": thread})).await;
+        ben.say(&thread).await;
+        ben.told("turn/completed").await;
+    });
+    for (request, words) in [(0, &["first"][..]), (1, &["first", "second"])] {
+        let input = model.requests()[request].body["input"].to_string();
+        assert!(words.iter().all(|word| input.contains(word)), "{input}");
+        assert!(!input.contains("orphan"), "{input}");
+    }
+}
+
+/// What was said is found: in all threads, in one, and by the ids of items.
+#[test]
+fn words_are_found() {
+    let (_model, _lab, server, runtime) =
+        scene(json!([response([message("A heron stood there.")])]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        let turn = ann.say(&thread).await["turn"]["id"].clone();
+        ann.told("turn/completed").await;
+        let found = ann.ask("thread/search", json!({"searchTerm": "heron"})).await;
+        assert_eq!(found["data"][0]["thread"]["id"], *thread, "{found}");
+        assert_eq!(found["data"][0]["thread"]["status"]["type"], "idle");
+        assert!(found["data"][0]["snippet"].as_str().unwrap().contains("heron"));
+        let term = |term: &str| json!({"threadId": thread, "searchTerm": term});
+        let places = ann.ask("thread/searchOccurrences", term("HERON")).await["data"].clone();
+        assert_eq!(places[0]["turnId"], turn, "{places}");
+        assert_eq!(places[0]["snippetMatchRange"], json!({"start": 2, "end": 7}));
+        let ids = [places[0]["itemId"].clone(), json!("nope")];
+        let asked = json!({"threadId": thread, "turnId": turn, "itemIds": ids});
+        let items = ann.ask("thread/items/read", asked).await["data"].clone();
+        assert_eq!(items.as_array().unwrap().len(), 1, "{items}");
+        assert_eq!(items[0]["item"]["text"], "A heron stood there.");
+        let cursor = places[0]["turnCursor"].clone();
+        let list = json!({"threadId": thread, "cursor": cursor, "limit": 1});
+        assert_eq!(ann.ask("thread/turns/list", list).await["data"][0]["id"], turn);
+        for method in ["thread/search", "thread/searchOccurrences"] {
+            let empty = ann.ask(method, term(" ")).await;
+            let words = format!("{method} requires a non-empty searchTerm");
+            assert_eq!(empty["message"], *words);
+        }
+    });
+}
+
+/// Commands that the model has left running are listed, and can be ended.
+#[test]
+fn commands_in_the_background() {
+    let run =
+        |file: &str| json!({"cmd": format!("touch {file}; sleep 1000"), "yield_time_ms": 250});
+    let (_model, lab, server, runtime) = scene(json!([
+        response([call("c1", "exec_command", run("a")), call("c2", "exec_command", run("b"))]),
+        response([message("They run.")]),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let of = json!({"threadId": thread});
+        let list = ann.ask("thread/backgroundTerminals/list", of.clone()).await["data"].clone();
+        assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
+        assert_eq!((&list[0]["itemId"], &list[1]["itemId"]), (&json!("c1"), &json!("c2")));
+        assert!(list[0]["command"].as_str().unwrap().contains("touch a"), "{list}");
+        let end = |process: &Value| json!({"threadId": thread, "processId": process});
+        let method = "thread/backgroundTerminals/terminate";
+        for (process, terminated) in [(&list[0]["processId"], true), (&json!("x"), false)] {
+            assert_eq!(ann.ask(method, end(process)).await, json!({"terminated": terminated}));
+        }
+        assert_eq!(ann.ask("thread/backgroundTerminals/clean", of.clone()).await, json!({}));
+        let deadline = Instant::now() + LIMIT;
+        while ann.ask("thread/backgroundTerminals/list", of.clone()).await["data"] != json!([]) {
+            assert!(Instant::now() < deadline, "they still run");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    assert!(lab.workspace.read("b").is_ok());
+}
+
 /// A call of a tool fails when nobody is left to run it.
 #[test]
 fn a_tool_that_nobody_runs_fails() {

@@ -104,6 +104,8 @@ pub(crate) struct Ready {
     pub(crate) hide_reasoning: bool,
     /// Whether the user wants to see raw reasoning as it comes.
     pub(crate) show_raw_reasoning: bool,
+    /// What the endpoint takes.
+    pub(crate) endpoint: Profile,
 }
 
 /// Creates or opens a thread.
@@ -152,9 +154,9 @@ pub(crate) fn thread(
         ..session_meta(host)
     };
     let model_id = ModelId { provider: provider.clone(), model: model.clone() };
-    let profile = Profile { wire, model_id };
+    let endpoint = Profile { wire, model_id };
     let opening =
-        past::open(stores, start, fork_point.as_ref(), ephemeral, meta, &profile, &observer);
+        past::open(stores, start, fork_point.as_ref(), ephemeral, meta, &endpoint, &observer);
     let opened = runtime.block_on(opening)?;
     let OpenedThread { id, log, past, instructions: old_instructions } = opened;
     // A thread keeps its original instructions, unless the user sets others now.
@@ -242,6 +244,7 @@ pub(crate) fn thread(
         path,
         hide_reasoning,
         show_raw_reasoning,
+        endpoint,
     })
 }
 

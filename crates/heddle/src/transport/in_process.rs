@@ -11,9 +11,10 @@ use policy::ApprovalPolicy;
 use protocol::error::LimitKind;
 use protocol::event::Event;
 use protocol::id::ThreadId;
+use protocol::open::Raw;
 use runtime::{Control, Library};
 use tokio::runtime::Handle;
-use tools::Sessions;
+use tools::{RunningCommand, Sessions};
 
 use crate::error::Error;
 use crate::files::{self, Leases};
@@ -27,7 +28,7 @@ use crate::spec::ThreadSpec;
 use crate::thread::ThreadFacts;
 use crate::transport::sealed::Open;
 use crate::transport::{
-    Ended, OpenFuture, Running, Session, Surroundings, Transport, TurnRequest, Work,
+    Ended, InjectFuture, OpenFuture, Running, Session, Surroundings, Transport, TurnRequest, Work,
 };
 use crate::turn::EventSink;
 
@@ -54,6 +55,8 @@ struct LocalSession {
     sessions: Arc<Sessions>,
     /// Limits of turns, from the settings.
     limits: engine::Limits,
+    /// What the endpoint takes.
+    endpoint: history::Profile,
     running: Arc<tokio::sync::Mutex<runtime::Thread>>,
     /// Input that was added to a turn after its last request: the next turn begins with it.
     unsaid: Mutex<Vec<UserTurnInput>>,
@@ -85,6 +88,32 @@ impl Session for LocalSession {
 
     fn has_unsaid(&self) -> bool {
         !lock(&self.unsaid).is_empty()
+    }
+
+    fn inject(&self, items: Vec<Raw>) -> InjectFuture<'_> {
+        Box::pin(async move {
+            let mut thread = self.running.try_lock().map_err(|_| Error::busy())?;
+            if thread.is_closed() {
+                return Err(Error::closed());
+            }
+            let mut repairs = Vec::new();
+            let check = |entries| {
+                // Items of a program were made by no model that is known.
+                let checked = history::check(entries, &[], &self.endpoint);
+                repairs = checked.repairs;
+                checked.entries
+            };
+            thread.inject(items, check).await.map_err(Error::storage)?;
+            Ok(repairs)
+        })
+    }
+
+    fn running_commands(&self) -> Vec<RunningCommand> {
+        self.sessions.running()
+    }
+
+    fn stop_command(&self, session: u64) -> bool {
+        self.sessions.stop_session(session)
     }
 
     fn history_len(&self) -> Option<usize> {
@@ -262,6 +291,7 @@ impl LocalSession {
             path,
             hide_reasoning,
             show_raw_reasoning,
+            endpoint,
         } = ready;
         let facts = ThreadFacts {
             id: thread.id(),
@@ -280,7 +310,7 @@ impl LocalSession {
         let limits = thread.limits();
         let running = Arc::new(tokio::sync::Mutex::new(thread));
         let unsaid = Mutex::default();
-        Self { facts, notices, sessions, limits, running, unsaid, library, leases: None }
+        Self { facts, notices, sessions, endpoint, limits, running, unsaid, library, leases: None }
     }
 }
 

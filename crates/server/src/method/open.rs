@@ -10,15 +10,19 @@ use heddle::{
     ThreadId, ThreadSpec,
 };
 use serde::Serialize;
+use serde_json::json;
 
-use super::{Answered, Call, past, thread as threads};
+use super::{Answered, Call, past, thread as threads, turn};
 use crate::ask::Asked;
 use crate::dynamic_tool::DynamicTool;
 use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::notification::Notification;
+use crate::page;
+use crate::peer::Peer;
 use crate::request::{
-    self, Approval, Changes, Granular, ItemsView, Resume, SandboxPolicy, Settings, ThreadStart,
+    self, Approval, Changes, Granular, ItemsView, Resume, Revert, SandboxPolicy, Settings,
+    ThreadStart,
 };
 use crate::thread::{LoadedThread, Opened, Opening};
 use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
@@ -88,6 +92,73 @@ pub(super) async fn fork(call: Call, fork: Resume) -> Result<Answered, RpcError>
     let _gate = call.hub.gate(id).await;
     threads::is_saved(&call.hub, id)?;
     open(call, Source::Fork(id, point), settings, Vec::new(), !exclude_turns).await
+}
+
+/// Takes the last turns out of a thread. It is opened again for that, and its clients go on following it.
+pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered, RpcError> {
+    let Revert { thread_id: id, before_turn_id } = revert;
+    let _gate = call.hub.gate(id).await;
+    threads::is_saved(&call.hub, id)?;
+    let mut before = None;
+    if let Ok(loaded) = call.hub.loaded(id) {
+        let state = loaded.lock();
+        turn::refuse_while_active(&state)?;
+        if state.is_ephemeral() {
+            return Err(RpcError::invalid("ephemeral threads cannot be reverted"));
+        }
+        let opening = state.opening.clone();
+        drop(state);
+        before = Some((opening, loaded.followers()));
+    }
+    threads::unload(&call.hub, id).await;
+    let reverted = call.hub.heddle().threads().revert(id, &before_turn_id).await;
+    // Whatever came of it, the thread is loaded as before.
+    if let Some((opening, followers)) = before {
+        load_again(&call, id, opening, followers).await?;
+    }
+    reverted.map_err(refused)?;
+    let thread = past::thread(&call.hub, id, Some(ItemsView::Full)).await?;
+    let (turns_cursor, items_cursor) = page::ends(&thread.turns);
+    let thread = wire::Thread { turns: Vec::new(), ..thread };
+    let answered = call.answer(&json!({
+        "thread": thread,
+        "turnsBackwardsCursor": turns_cursor,
+        "itemsBackwardsCursor": items_cursor,
+    }));
+    call.hub.tell_all(Notification::ThreadReverted { thread_id: id.to_string() });
+    Ok(answered)
+}
+
+/// Loads a thread that was closed for a moment, with the settings and the followers that it had.
+async fn load_again(
+    call: &Call,
+    id: ThreadId,
+    opening: Opening,
+    followers: Vec<Arc<Peer>>,
+) -> Result<(), RpcError> {
+    let opening = Opening { owner: Arc::default(), ..opening };
+    let (asked, source) = (Arc::new(Asked::default()), Source::Resume(id));
+    let (heddle, thread) = open_thread(&call.hub, &source, &opening, &asked).await?;
+    let facts = facts_of(&thread)?;
+    let shown = as_shown(call, &heddle, &source, &thread, &facts, false, false).await?;
+    let settings = thread_settings(&facts, &opening, thread.directory());
+    let (thread_id, status) = (id.to_string(), shown.status.clone());
+    let loaded = call.hub.add(
+        id,
+        Opened {
+            open: thread,
+            opening,
+            asked,
+            thread: shown,
+            settings,
+            window: facts.context_window,
+            raw_reasoning: facts.show_raw_reasoning,
+            saved: true,
+        },
+    );
+    followers.iter().for_each(|peer| call.hub.follow(&loaded, peer));
+    call.hub.tell_all(Notification::ThreadStatusChanged { thread_id, status });
+    Ok(())
 }
 
 async fn open(

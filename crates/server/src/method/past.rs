@@ -1,17 +1,20 @@
 //! Threads as they are on disk: read, list, turns.
 
+use std::collections::HashSet;
+
 use heddle::ThreadId;
-use heddle::threads::index::{Cursor, Direction as Order, Filter, List, Sort, Summary};
+use heddle::threads::index::{Cursor, Direction as Order, Filter, List, Search, Sort, Summary};
 use serde_json::{Map, json};
 
 use super::open::refused;
-use super::{Answered, Call, thread as threads};
+use super::{Answered, Call, model, thread as threads};
 use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::page;
 use crate::past::PastThread;
 use crate::request::{
-    Direction, ItemsList, ItemsView, OneOrMany, SortKey, ThreadList, ThreadRead, TurnsList,
+    Direction, ItemsList, ItemsRead, ItemsView, OneOrMany, PageOf, SearchOccurrences, SortKey,
+    ThreadList, ThreadRead, ThreadSearch, TurnsList,
 };
 use crate::wire::Thread;
 
@@ -49,6 +52,61 @@ pub(super) async fn items(call: Call, asked: ItemsList) -> Result<Answered, RpcE
     threads::is_saved(&call.hub, asked.thread_id)?;
     let thread = thread(&call.hub, asked.thread_id, Some(ItemsView::Full)).await?;
     Ok(call.answer(&page::items(thread.turns, &asked)?))
+}
+
+/// Returns some items of a turn.
+pub(super) async fn read_items(call: Call, asked: ItemsRead) -> Result<Answered, RpcError> {
+    let ItemsRead { thread_id, turn_id, item_ids } = asked;
+    threads::is_saved(&call.hub, thread_id)?;
+    let thread = thread(&call.hub, thread_id, Some(ItemsView::Full)).await?;
+    let data: Vec<_> = page::entries(thread.turns, Some(&turn_id))
+        .filter(|entry| item_ids.iter().any(|id| *id == entry.item.body.id()))
+        .collect();
+    Ok(call.answer(&json!({"data": data})))
+}
+
+/// Searches what users and models said in all threads, and the commands that ran.
+pub(super) async fn search(call: Call, asked: ThreadSearch) -> Result<Answered, RpcError> {
+    let ThreadSearch { search_term: words, limit, cursor, archived } = asked;
+    if words.trim().is_empty() {
+        return Err(RpcError::invalid("thread/search requires a non-empty searchTerm"));
+    }
+    let search = Search {
+        words,
+        raw: false,
+        cwd: None,
+        archived: archived.unwrap_or(false),
+        limit: SEARCH_HITS_MAX,
+    };
+    let hits = call.hub.heddle().threads().search(search).await.map_err(refused)?;
+    // A thread is there once, with its best hit.
+    let mut seen = HashSet::new();
+    let found = hits.into_iter().filter(|hit| seen.insert(hit.thread.id)).map(|hit| {
+        let snippet: String = hit.snippet.iter().map(|piece| piece.text.as_str()).collect();
+        json!({"thread": shown(&call.hub, hit.thread), "snippet": snippet})
+    });
+    let page = PageOf { limit: Some(limit.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX)), cursor };
+    let (data, next_cursor) = model::page_of(found.collect(), &page)?;
+    Ok(call.answer(&json!({
+        "data": data,
+        "nextCursor": next_cursor,
+        "backwardsCursor": null,
+    })))
+}
+
+/// Most hits of a search; a thread can have several.
+const SEARCH_HITS_MAX: usize = 1000;
+
+/// Searches the messages of one thread.
+pub(super) async fn occurrences(
+    call: Call,
+    asked: SearchOccurrences,
+) -> Result<Answered, RpcError> {
+    let SearchOccurrences { thread_id, search_term, page } = asked;
+    threads::is_saved(&call.hub, thread_id)?;
+    let thread = thread(&call.hub, thread_id, Some(ItemsView::Full)).await?;
+    let page = crate::occurrences::occurrences(&thread.turns, &search_term, &page)?;
+    Ok(call.answer(&json!({"data": page.data, "nextCursor": page.next_cursor})))
 }
 
 /// Lists saved threads, a page at a time.

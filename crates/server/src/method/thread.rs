@@ -8,7 +8,7 @@ use crate::message::RpcError;
 use crate::method::open::refused;
 use crate::method::past;
 use crate::notification::Notification;
-use crate::request::{OfThread, PageOf, SetName, SettingsUpdate};
+use crate::request::{InjectItems, OfThread, PageOf, SetName, SettingsUpdate};
 use crate::thread::LoadedThread;
 
 pub(super) async fn archive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
@@ -65,6 +65,33 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     Ok(answered)
 }
 
+/// Adds items to the history of a thread, between turns.
+pub(super) async fn inject_items(call: Call, inject: InjectItems) -> Result<Answered, RpcError> {
+    let InjectItems { thread_id: id, items } = inject;
+    let _gate = call.hub.gate(id).await;
+    let loaded = call.hub.loaded(id)?;
+    if items.is_empty() {
+        return Err(RpcError::invalid("items must not be empty"));
+    }
+    if let Some((index, item)) =
+        items.iter().enumerate().find(|(_, item)| item["type"].as_str().is_none())
+    {
+        let problem = format!("items[{index}] is not a valid response item: {item:.100}");
+        return Err(RpcError::invalid(problem));
+    }
+    open::renew(&call.hub, &loaded).await?;
+    let thread = loaded.lock().open.clone();
+    let repairs = thread.inject(items).await.map_err(refused)?;
+    loaded.lock().note_saved();
+    let answered = call.answer(&json!({}));
+    if !repairs.is_empty() {
+        let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
+        let (thread_id, message) = (Some(id.to_string()), words.join("\n"));
+        call.hub.tell_followers(&loaded, Notification::Warning { thread_id, message });
+    }
+    Ok(answered)
+}
+
 /// Changes settings of a loaded thread from its next turn on.
 pub(super) async fn update_settings(
     call: Call,
@@ -114,7 +141,7 @@ pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> 
 }
 
 /// Closes a thread if it is loaded, and waits until its log is free.
-async fn unload(hub: &Hub, id: heddle::ThreadId) {
+pub(super) async fn unload(hub: &Hub, id: heddle::ThreadId) {
     if let Some(loaded) = hub.find(id) {
         loaded.close();
         loaded.gone().await;

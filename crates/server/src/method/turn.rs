@@ -129,7 +129,7 @@ pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answe
     Ok(answered)
 }
 
-fn refuse_while_active(state: &ThreadState) -> Result<(), RpcError> {
+pub(super) fn refuse_while_active(state: &ThreadState) -> Result<(), RpcError> {
     match state.turn_id() {
         None => Ok(()),
         Some(active) => Err(RpcError::invalid(format!(
