@@ -175,8 +175,7 @@ impl Hub {
 
     /// Sends a notification to the clients that follow the thread.
     pub(crate) fn tell_followers(&self, loaded: &LoadedThread, notification: Notification) {
-        let message = Message::notification(notification, heddle::now_ms());
-        loaded.followers().iter().for_each(|peer| peer.send(&message));
+        loaded.tell(&loaded.followers(), notification);
     }
 
     /// Waits until no other request about the thread is being handled, and takes its gate.

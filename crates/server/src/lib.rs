@@ -17,6 +17,7 @@ mod dynamic_tool;
 mod hub;
 pub mod message;
 mod method;
+pub mod missed;
 pub mod notification;
 pub mod occurrences;
 pub mod page;

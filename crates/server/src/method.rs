@@ -73,6 +73,7 @@ methods! {
     "thread/backgroundTerminals/terminate" Experimental request::Terminate => terminals::terminate,
     "thread/compact/start" Stable request::OfThread => turn::compact,
     "thread/delete" Stable request::OfThread => thread::delete,
+    "thread/events" Experimental request::ThreadEvents => thread::events,
     "thread/fork" Stable request::Resume => open::fork,
     "thread/inject_items" Stable request::InjectItems => thread::inject_items,
     "thread/items/list" Stable request::ItemsList => past::items,

@@ -164,19 +164,19 @@ impl Notification {
             && place(self) == place(other)
     }
 
-    /// Returns a copy of a delta with more text at its end.
+    /// Returns a delta with another text.
     #[must_use]
-    pub fn with_more(&self, text: &str) -> Self {
-        let mut longer = self.clone();
+    pub fn with_text(&self, text: String) -> Self {
+        let mut other = self.clone();
         if let Self::AgentMessageDelta { delta, .. }
         | Self::PlanDelta { delta, .. }
         | Self::CommandOutputDelta { delta, .. }
         | Self::ReasoningTextDelta { delta, .. }
-        | Self::SummaryTextDelta { delta, .. } = &mut longer
+        | Self::SummaryTextDelta { delta, .. } = &mut other
         {
-            delta.push_str(text);
+            *delta = text;
         }
-        longer
+        other
     }
 
     fn thread_id(&self) -> Option<&str> {
@@ -190,16 +190,24 @@ impl Notification {
         }
     }
 
-    /// Formats the notification as a line, with the time at which it is sent.
+    /// Formats the line of the notification.
     pub fn line(&self, now_ms: u64) -> String {
+        self.numbered_line(now_ms, None)
+    }
+
+    /// Formats the line of a notification that has a number in its thread.
+    pub fn numbered_line(&self, now_ms: u64, number: Option<u64>) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Line<'a> {
             #[serde(flatten)]
             notification: &'a Notification,
             emitted_at_ms: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            heddle_seq: Option<u64>,
         }
-        to_line(&Line { notification: self, emitted_at_ms: now_ms })
+        let line = Line { notification: self, emitted_at_ms: now_ms, heddle_seq: number };
+        to_line(&line)
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::missed::Missed;
 use crate::notification::Notification;
 
 /// Unread bytes beyond which the deltas of one text are joined.
@@ -74,21 +75,35 @@ pub struct Message {
     method: Option<&'static str>,
     /// The notification and its time in milliseconds, if later deltas can be joined to it.
     part: Option<Arc<(Notification, u64)>>,
+    /// Its number in its thread.
+    number: Option<u64>,
 }
 
 impl Message {
     /// Creates a message from a response, or from a request to clients.
     pub fn line(line: impl Into<Arc<str>>) -> Self {
-        Self { line: line.into(), method: None, part: None }
+        Self { line: line.into(), method: None, part: None, number: None }
     }
 
     /// Creates a message from a notification.
     pub fn notification(notification: Notification, now_ms: u64) -> Self {
         let line = notification.line(now_ms).into();
+        Self::of_line(notification, now_ms, line)
+    }
+
+    /// Creates a message from the next notification of a thread, and keeps it for clients that are away.
+    pub fn of_thread(notification: Notification, now_ms: u64, missed: &mut Missed) -> Self {
+        let number = Some(missed.count());
+        let line = notification.numbered_line(now_ms, number).into();
+        missed.keep(&notification, now_ms, &line);
+        Self { number, ..Self::of_line(notification, now_ms, line) }
+    }
+
+    fn of_line(notification: Notification, now_ms: u64, line: Arc<str>) -> Self {
         let method = Some(notification.method());
         let is_part = notification.part_text().is_some();
         let part = is_part.then(|| Arc::new((notification, now_ms)));
-        Self { line, method, part }
+        Self { line, method, part, number: None }
     }
 
     /// Returns the text of this delta, if it continues that of `other`.
@@ -106,7 +121,8 @@ impl Waiting {
         match &self.message.part {
             Some(part) if !self.more.is_empty() => {
                 let (notification, now_ms) = &**part;
-                notification.with_more(&self.more).line(*now_ms).into()
+                let text = notification.part_text().unwrap_or_default().to_owned() + &self.more;
+                notification.with_text(text).numbered_line(*now_ms, self.message.number).into()
             }
             _ => self.message.line,
         }
@@ -304,6 +320,8 @@ impl Queue {
             && let Some(text) = message.continues(&last.message)
         {
             last.more.push_str(text);
+            // Then it has all until this one.
+            last.message.number = message.number;
             self.bytes += text.len();
             return;
         }

@@ -143,6 +143,16 @@ pub struct ShellCommand {
     pub timeout_ms: Option<u64>,
 }
 
+/// What a client has missed of a thread. The reference has no such method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadEvents {
+    #[serde(deserialize_with = "thread_id")]
+    pub thread_id: ThreadId,
+    /// The number (`heddleSeq`) of the last notification that the client has seen.
+    pub since: u64,
+}
+
 /// Items to add to the history of a thread.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]

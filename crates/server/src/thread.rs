@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::ask::Asked;
 use crate::hub::Hub;
 use crate::message::RpcError;
+use crate::missed::Missed;
 use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
 use crate::request::{DynamicToolSpec, Settings};
@@ -27,6 +28,9 @@ use crate::wire::{self, Status, ThreadSettings};
 
 /// How long a thread that no client follows stays loaded.
 const UNFOLLOWED_MAX: Duration = Duration::from_secs(10 * 60);
+/// Notifications of a thread are numbered from the time when it is loaded, times this: so numbers grow from one load to the
+/// next, and are exact in JavaScript.
+const NUMBERS_PER_MS: u64 = 1000;
 /// How long questions and tool calls wait for a client to follow the thread again, once none does.
 const RECONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -37,6 +41,7 @@ pub(crate) struct LoadedThread {
     /// Its questions to clients.
     pub(crate) asked: Arc<Asked>,
     state: Mutex<ThreadState>,
+    missed: Mutex<Missed>,
     /// Whether it is closed, so that its log is free.
     gone: watch::Sender<bool>,
     /// Signals that a client has begun or ceased to follow it.
@@ -126,6 +131,8 @@ impl LoadedThread {
             id,
             asked,
             state: Mutex::new(state),
+            // Beyond every number that the thread had when it was loaded before.
+            missed: Mutex::new(Missed::after(heddle::now_ms().saturating_mul(NUMBERS_PER_MS))),
             gone: watch::Sender::new(false),
             followers_changed: Notify::new(),
         });
@@ -192,8 +199,17 @@ impl LoadedThread {
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    fn tell(&self, followers: &[Arc<Peer>], message: &Message) {
-        followers.iter().for_each(|peer| peer.send(message));
+    /// Sends a notification to the clients that follow it, and keeps it for those that come back.
+    pub(crate) fn tell(&self, followers: &[Arc<Peer>], notification: Notification) {
+        // Held until it is sent, so that every client gets them in the order of their numbers.
+        let mut missed = self.missed();
+        let message = Message::of_thread(notification, heddle::now_ms(), &mut missed);
+        followers.iter().for_each(|peer| peer.send(&message));
+    }
+
+    /// Returns the last notifications.
+    pub(crate) fn missed(&self) -> MutexGuard<'_, Missed> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -407,6 +423,5 @@ fn send(hub: &Hub, loaded: &LoadedThread, followers: &[Arc<Peer>], notification:
     if let Notification::ThreadStatusChanged { .. } = notification {
         return hub.tell_all(notification);
     }
-    let message = Message::notification(notification, heddle::now_ms());
-    loaded.tell(followers, &message);
+    loaded.tell(followers, notification);
 }

@@ -548,6 +548,43 @@ fn commands_in_the_background() {
     assert!(lab.workspace.read("b").is_ok());
 }
 
+/// A client that was away gets what it has missed, and nothing twice.
+#[test]
+fn a_client_catches_up() {
+    let texts: Vec<String> = (0..400).map(|word| format!("{word} ")).collect();
+    let (_model, _lab, server, runtime) = scene(json!([
+        response([message("Ready.")]),
+        response(deltas(texts.iter().map(String::as_str).collect::<Vec<_>>())),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let mut ben = Client::unix(&server, "ben").await;
+        let resumed = ben.ask("thread/resume", json!({"threadId": thread})).await;
+        let before = resumed["heddleSeq"].as_u64().unwrap();
+        ann.say(&thread).await;
+        // One client leaves in the middle of the answer.
+        let last = ben.until(|it| it["params"]["delta"] == "17 ").await["heddleSeq"].clone();
+        drop(ben);
+        ann.told("turn/completed").await;
+        let mut ben = Client::unix(&server, "ben").await;
+        let since = |number: &Value| json!({"threadId": thread, "since": number});
+        let missed = ben.ask("thread/events", since(&last)).await;
+        assert_eq!(missed["isComplete"], true, "{missed}");
+        let events = missed["data"].as_array().unwrap();
+        let text: String = events.iter().filter_map(|it| it["params"]["delta"].as_str()).collect();
+        assert_eq!(text, texts[18..].concat());
+        assert_eq!(events.last().unwrap()["method"], "turn/completed");
+        assert_eq!(events.last().unwrap()["heddleSeq"], missed["lastSeq"]);
+        let all = ben.ask("thread/events", since(&json!(before))).await;
+        assert_eq!(all["data"][0]["method"], "turn/started", "{all}");
+        let older = ben.ask("thread/events", since(&json!(before - 1000))).await;
+        assert_eq!(older["isComplete"], false);
+    });
+}
+
 /// A call of a tool fails when nobody is left to run it.
 #[test]
 fn a_tool_that_nobody_runs_fails() {

@@ -33,6 +33,9 @@ struct WithThread<'a> {
     thread: &'a wire::Thread,
     #[serde(flatten)]
     settings: &'a ThreadSettings,
+    /// The number of the newest notification of a thread that was loaded before.
+    #[serde(rename = "heddleSeq", skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
 }
 
 /// How a thread is opened.
@@ -68,12 +71,14 @@ pub(super) async fn resume(call: Call, resume: Resume) -> Result<Answered, RpcEr
         }
         return open(call, Source::Resume(id), settings, Vec::new(), !exclude_turns).await;
     };
+    // Before the thread is read, so that nothing is missed in between.
+    let number = Some(loaded.missed().last());
     let thread = match exclude_turns {
         true => loaded.lock().shown(),
         false => past::thread(&call.hub, id, Some(ItemsView::Full)).await?,
     };
     let settings = loaded.lock().settings.clone();
-    let answered = call.answer(&WithThread { thread: &thread, settings: &settings });
+    let answered = call.answer(&WithThread { thread: &thread, settings: &settings, number });
     call.hub.follow(&loaded, &call.peer);
     Ok(answered)
 }
@@ -178,7 +183,7 @@ async fn open(
     let shown = as_shown(&call, &heddle, &source, &thread, &facts, ephemeral, with_turns).await?;
     let running = thread_settings(&facts, &opening, thread.directory());
     let notices = thread.notices().to_vec();
-    let answered = call.answer(&WithThread { thread: &shown, settings: &running });
+    let answered = call.answer(&WithThread { thread: &shown, settings: &running, number: None });
     let shown = wire::Thread { turns: Vec::new(), ..shown };
     let opened = Opened {
         open: thread,

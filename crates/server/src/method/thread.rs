@@ -7,8 +7,9 @@ use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::method::open::refused;
 use crate::method::past;
+use crate::missed::Since;
 use crate::notification::Notification;
-use crate::request::{InjectItems, OfThread, PageOf, SetName, SettingsUpdate};
+use crate::request::{InjectItems, OfThread, PageOf, SetName, SettingsUpdate, ThreadEvents};
 use crate::thread::LoadedThread;
 
 pub(super) async fn archive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
@@ -63,6 +64,14 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     let (thread_id, thread_name) = (id.to_string(), Some(name.to_owned()));
     call.hub.tell_all(Notification::ThreadNameUpdated { thread_id, thread_name });
     Ok(answered)
+}
+
+/// Returns the notifications that a client has missed while it was away.
+pub(super) async fn events(call: Call, asked: ThreadEvents) -> Result<Answered, RpcError> {
+    let ThreadEvents { thread_id, since } = asked;
+    let loaded = call.hub.loaded(thread_id)?;
+    let Since { lines, last, is_complete } = loaded.missed().since(since);
+    Ok(call.answer(&json!({"data": lines, "lastSeq": last, "isComplete": is_complete})))
 }
 
 /// Adds items to the history of a thread, between turns.
