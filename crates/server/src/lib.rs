@@ -13,6 +13,7 @@
 //! and go through the gate of their thread.
 
 mod ask;
+pub mod diff;
 mod dynamic_tool;
 mod hub;
 pub mod message;

@@ -37,6 +37,9 @@ pub enum Notification {
     TurnStarted { thread_id: String, turn: Turn },
     #[serde(rename = "turn/completed")]
     TurnCompleted { thread_id: String, turn: Turn },
+    /// A patch was applied: all changes of the turn so far, as a unified diff.
+    #[serde(rename = "turn/diff/updated")]
+    DiffUpdated { thread_id: String, turn_id: String, diff: String },
     /// The plan of the model changed.
     #[serde(rename = "turn/plan/updated")]
     PlanUpdated {
@@ -116,6 +119,7 @@ impl Notification {
             Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",
             Self::TurnStarted { .. } => "turn/started",
             Self::TurnCompleted { .. } => "turn/completed",
+            Self::DiffUpdated { .. } => "turn/diff/updated",
             Self::PlanUpdated { .. } => "turn/plan/updated",
             Self::ItemStarted { .. } => "item/started",
             Self::ItemCompleted { .. } => "item/completed",

@@ -287,7 +287,8 @@ impl ThreadState {
             self.thread.preview = preview.unwrap_or_default();
         }
         let face = TurnFace::new(self.thread.id.clone(), turn.id().to_owned(), self.window)
-            .raw_reasoning(self.raw_reasoning);
+            .raw_reasoning(self.raw_reasoning)
+            .directory(self.open.directory());
         let shown = face.turn().clone();
         self.turn = Some(RunningTurn { face, handle: turn.handle() });
         shown

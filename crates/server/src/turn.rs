@@ -9,13 +9,15 @@
 //! after the turn has ended: that is the order of notifications in the reference.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use protocol::approval::{ApprovalRequest, Resolution};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, ItemId};
-use protocol::item::{Item as EngineItem, ItemBody, StepStatus, Verdict};
+use protocol::item::{Item as EngineItem, ItemBody, Status as ItemStatus, StepStatus, Verdict};
 use serde_json::json;
 
+use crate::diff::TurnDiff;
 use crate::notification::{Notification, TokenUsage};
 use crate::question::{self, Question};
 use crate::request::ItemsView;
@@ -30,6 +32,7 @@ pub struct TurnFace {
     open: HashMap<ItemId, Open>,
     last_message: Option<Item>,
     window: Option<u64>,
+    diff: TurnDiff,
     /// Whether raw reasoning is shown.
     raw_reasoning: bool,
     /// Questions that wait for an answer.
@@ -76,6 +79,7 @@ impl TurnFace {
             open: HashMap::new(),
             last_message: None,
             window,
+            diff: TurnDiff::default(),
             raw_reasoning: false,
             asking: Vec::new(),
             withdrawn: Vec::new(),
@@ -87,6 +91,13 @@ impl TurnFace {
     #[must_use]
     pub fn raw_reasoning(mut self, shown: bool) -> Self {
         self.raw_reasoning = shown;
+        self
+    }
+
+    /// Shows paths in diffs relative to this directory.
+    #[must_use]
+    pub fn directory(mut self, directory: &Path) -> Self {
+        self.diff = TurnDiff::new(directory.to_owned());
         self
     }
 
@@ -176,15 +187,13 @@ impl TurnFace {
                     model_context_window: self.window,
                 };
                 self.ended(*at_ms, TurnStatus::Completed);
-                vec![
-                    Notification::TokenUsageUpdated {
-                        thread_id: self.thread.clone(),
-                        turn_id: self.turn.id.clone(),
-                        token_usage,
-                    },
-                    self.status_note(Status::Idle),
-                    self.completed(),
-                ]
+                let usage = Notification::TokenUsageUpdated {
+                    thread_id: self.thread.clone(),
+                    turn_id: self.turn.id.clone(),
+                    token_usage,
+                };
+                let end = [self.status_note(Status::Idle), self.completed()];
+                std::iter::once(usage).chain(self.diff_updated()).chain(end).collect()
             }
             Event::TurnFailed { error: cause, at_ms, .. } => {
                 let error = TurnError::from_failure(cause);
@@ -249,6 +258,10 @@ impl TurnFace {
                 self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
             }
             told.push(self.is_done(started_ms, now_ms, body).into());
+        }
+        if let ItemBody::FileChange { changes, status: ItemStatus::Completed, .. } = &item.body {
+            self.diff.add(changes);
+            told.extend(self.diff_updated().map(Told::from));
         }
         // After a refused command, `resolved` leaves the change of status to this place.
         told.extend(self.set_waiting(!self.asking.is_empty()));
@@ -365,6 +378,12 @@ impl TurnFace {
         })
     }
 
+    fn diff_updated(&self) -> Option<Notification> {
+        let diff = self.diff.text()?;
+        let (thread_id, turn_id) = (self.thread.clone(), self.turn.id.clone());
+        Some(Notification::DiffUpdated { thread_id, turn_id, diff })
+    }
+
     fn ended(&mut self, now_ms: u64, status: TurnStatus) {
         self.turn.status = status;
         self.turn.completed_at = Some(now_ms / 1000);
@@ -436,7 +455,7 @@ mod tests {
 
     use protocol::approval::{Answer, Subject};
     use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
-    use protocol::item::{Command, CommandSource, Status as ItemStatus, Step};
+    use protocol::item::{Command, CommandSource, Step};
     use protocol::usage::Usage;
     use protocol::user::{UserInput, UserMessage};
     use serde_json::Value;

@@ -585,6 +585,51 @@ fn a_client_catches_up() {
     });
 }
 
+/// The diff of a turn is all that its patches have changed: git can take it back.
+#[test]
+fn the_diff_of_a_turn() {
+    let patch = |lines: &str| json!({"cmd": format!("apply_patch <<'EOF'\n*** Begin Patch\n{lines}*** End Patch\nEOF")});
+    let first = "*** Update File: a.txt\n@@\n one\n-two\n+TWO\n*** Add File: d/new.txt\n+n\n";
+    let second = "*** Update File: a.txt\n@@\n-one\n+ONE\n TWO\n*** Update File: old.txt\n\
+                  *** Move to: moved.txt\n@@\n-x\n+y\n*** Delete File: gone.txt\n";
+    let (_model, lab, server, runtime) = scene(json!([
+        response([call("p1", "exec_command", patch(first))]),
+        response([call("p2", "exec_command", patch(second))]),
+        response([message("Done.")]),
+    ]));
+    let before = [("a.txt", "one\ntwo\n"), ("old.txt", "x\n"), ("gone.txt", "g\n")];
+    for (path, text) in before {
+        lab.workspace.write(path, text).unwrap();
+    }
+    let diff = runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let diffs: Vec<_> =
+            ann.seen.iter().filter(|it| it["method"] == "turn/diff/updated").cloned().collect();
+        // After each patch, and at the end.
+        assert_eq!(diffs.len(), 3, "{diffs:#?}");
+        diffs[2]["params"]["diff"].as_str().unwrap().to_owned()
+    });
+    assert!(lab.workspace.read("moved.txt").is_ok() && lab.workspace.read("gone.txt").is_err());
+    let file = lab.root().join("turn.diff");
+    // The newest part first, as a file can have several.
+    let mut parts: Vec<String> = diff.split("diff --git ").skip(1).map(str::to_owned).collect();
+    parts.reverse();
+    for part in parts {
+        std::fs::write(&file, format!("diff --git {part}")).unwrap();
+        let mut git = Command::new("git");
+        git.args(["apply", "-R"]).arg(&file).current_dir(lab.workspace.path());
+        let done = git.output().unwrap();
+        assert!(done.status.success(), "{part}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    for (path, text) in before {
+        assert_eq!(lab.workspace.read(path).unwrap(), text);
+    }
+    assert!(lab.workspace.read("d/new.txt").is_err());
+}
+
 /// A call of a tool fails when nobody is left to run it.
 #[test]
 fn a_tool_that_nobody_runs_fails() {

@@ -1,0 +1,156 @@
+//! What the patches of a turn have changed so far, as one unified diff that `git apply` takes (pure).
+//!
+//! A file that several patches change has a part for each of them, in order.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use protocol::item::{Change, ChangeKind};
+
+/// Longest diff in bytes. Files beyond that are counted only.
+pub const DIFF_BYTES_MAX: usize = 1 << 20;
+
+/// The diff of a turn.
+#[derive(Clone, Debug, Default)]
+pub struct TurnDiff {
+    /// What paths are relative to.
+    directory: PathBuf,
+    text: String,
+    left_out: usize,
+}
+
+impl TurnDiff {
+    /// Starts a diff whose paths are relative to a directory.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, ..Self::default() }
+    }
+
+    /// Adds the changes of a patch that was applied.
+    pub fn add(&mut self, changes: &[Change]) {
+        for change in changes {
+            let part = self.part(change);
+            if self.left_out > 0 || self.text.len() + part.len() > DIFF_BYTES_MAX {
+                self.left_out += 1;
+            } else {
+                self.text += &part;
+            }
+        }
+    }
+
+    /// Returns the whole diff; none if nothing has changed.
+    pub fn text(&self) -> Option<String> {
+        match (self.left_out, self.text.is_empty()) {
+            (0, true) => None,
+            (0, false) => Some(self.text.clone()),
+            // Lines between files that say nothing to git are skipped by it.
+            (more, _) => Some(format!("{}# {more} more changes are too long to show\n", self.text)),
+        }
+    }
+
+    fn part(&self, change: &Change) -> String {
+        let old = self.shown(&change.path);
+        let new = change.moved_to.as_deref().map_or_else(|| old.clone(), |path| self.shown(path));
+        let mut part = format!("diff --git a/{old} b/{new}\n");
+        match change.kind {
+            ChangeKind::Add => {
+                part += "new file mode 100644\n";
+                whole(&mut part, ("/dev/null", &format!("b/{new}")), '+', &change.diff);
+            }
+            ChangeKind::Delete => {
+                part += "deleted file mode 100644\n";
+                whole(&mut part, (&format!("a/{old}"), "/dev/null"), '-', &change.diff);
+            }
+            ChangeKind::Update => {
+                if old != new {
+                    let _ = write!(part, "rename from {old}\nrename to {new}\n");
+                }
+                if !change.diff.is_empty() {
+                    let _ = write!(part, "--- a/{old}\n+++ b/{new}\n{}", change.diff);
+                    if !change.diff.ends_with('\n') {
+                        part.push('\n');
+                    }
+                }
+            }
+        }
+        part
+    }
+
+    fn shown(&self, path: &str) -> String {
+        let relative = Path::new(path).strip_prefix(&self.directory);
+        relative.map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+    }
+}
+
+/// Writes a file that is added or deleted as a whole.
+fn whole(part: &mut String, (old, new): (&str, &str), sign: char, content: &str) {
+    // An empty file has no hunk.
+    if content.is_empty() {
+        return;
+    }
+    let count = content.lines().count();
+    let lines = if count == 1 { "1".to_owned() } else { format!("1,{count}") };
+    let (before, after) = if sign == '+' { ("0,0", &*lines) } else { (&*lines, "0,0") };
+    let _ = write!(part, "--- {old}\n+++ {new}\n@@ -{before} +{after} @@\n");
+    for line in content.split_inclusive('\n') {
+        part.push(sign);
+        *part += line;
+    }
+    if !content.ends_with('\n') {
+        *part += "\n\\ No newline at end of file\n";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(path: &str, kind: ChangeKind, diff: &str) -> Change {
+        Change { path: path.into(), kind, moved_to: None, diff: diff.into() }
+    }
+
+    #[track_caller]
+    fn check(changes: &[Change], want: &str) {
+        let mut diff = TurnDiff::new("/w".into());
+        diff.add(changes);
+        assert_eq!(diff.text().unwrap_or_default(), want);
+    }
+
+    #[test]
+    fn diffs() {
+        check(&[], "");
+        let update = change("/w/a.txt", ChangeKind::Update, "@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n");
+        check(
+            &[update.clone(), change("/w/d/n.txt", ChangeKind::Add, "n\n")],
+            "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n\
+             diff --git a/d/n.txt b/d/n.txt\nnew file mode 100644\n--- /dev/null\n+++ b/d/n.txt\n\
+             @@ -0,0 +1 @@\n+n\n",
+        );
+        check(
+            &[change("/out", ChangeKind::Delete, "a\nb")],
+            "diff --git a//out b//out\ndeleted file mode 100644\n--- a//out\n+++ /dev/null\n\
+             @@ -1,2 +0,0 @@\n-a\n-b\n\\ No newline at end of file\n",
+        );
+        check(
+            &[Change { moved_to: Some("/w/b.txt".into()), ..update }],
+            "diff --git a/a.txt b/b.txt\nrename from a.txt\nrename to b.txt\n--- a/a.txt\n+++ b/b.txt\n\
+             @@ -1,2 +1,2 @@\n-one\n+ONE\n two\n",
+        );
+        check(&[change("/w/e", ChangeKind::Add, "")], "diff --git a/e b/e\nnew file mode 100644\n");
+    }
+
+    #[test]
+    fn a_diff_has_a_bound() {
+        let mut diff = TurnDiff::new("/w".into());
+        let long = "x\n".repeat(DIFF_BYTES_MAX / 8);
+        for _ in 0..9 {
+            diff.add(&[change("/w/a", ChangeKind::Add, &long)]);
+        }
+        let text = diff.text().unwrap();
+        assert!(text.len() < DIFF_BYTES_MAX + 100);
+        assert!(
+            text.ends_with("# 7 more changes are too long to show\n"),
+            "{}",
+            &text[text.len() - 60..]
+        );
+    }
+}
