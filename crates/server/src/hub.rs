@@ -19,6 +19,7 @@ use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
 use crate::question::Question;
 use crate::thread::{LoadedThread, Opened};
+use crate::watch::Watches;
 
 /// Most threads that can be loaded at once.
 pub const THREADS_MAX: usize = 256;
@@ -54,6 +55,7 @@ struct Inner {
     /// The name of the first client, which threads are marked with.
     originator: OnceLock<String>,
     ending: AtomicBool,
+    watches: Watches,
 }
 
 /// Requests about one thread are handled one after the other.
@@ -96,6 +98,7 @@ impl Hub {
             }),
             originator: OnceLock::new(),
             ending: AtomicBool::new(false),
+            watches: Watches::default(),
         }))
     }
 
@@ -127,9 +130,20 @@ impl Hub {
     /// Removes a client. Its turns go on; its questions are left to the others.
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
+        self.end_work(peer.id());
         for thread in self.threads() {
             self.unfollow(&thread, peer.id());
         }
+    }
+
+    /// Ends what belongs to a connection alone.
+    pub(crate) fn end_work(&self, peer: PeerId) {
+        self.0.watches.forget(peer);
+    }
+
+    /// Returns the files that clients watch.
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.0.watches
     }
 
     /// Lets a client follow a thread no more. Returns whether it did.

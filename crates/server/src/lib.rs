@@ -7,6 +7,7 @@
 //!      hub   what connections share: threads, clients, what clients were asked
 //!   thread   a loaded thread: its task, who follows it ── turn: events become notifications (pure)
 //!     peer   a client, and what it still has to read
+//!    watch   the files that clients watch
 //! ```
 //!
 //! A client is trusted as the user is: it may open any thread, with any settings. What a model causes is not, and goes
@@ -29,9 +30,11 @@ mod serve;
 mod thread;
 pub mod transport;
 pub mod turn;
+mod watch;
 pub mod wire;
 
 pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
 pub use method::{METHODS, Method, Stability};
 pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
 pub use serve::{REQUESTS_MAX, serve};
+pub use watch::{CHANGED_PATHS_MAX, WATCHES_MAX};

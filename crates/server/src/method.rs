@@ -4,6 +4,7 @@
 //! tell clients more after it has answered.
 
 mod about;
+mod fs;
 mod handshake;
 mod model;
 mod open;
@@ -60,6 +61,15 @@ macro_rules! methods {
 methods! {
     "account/read" Stable Nothing => about::account,
     "configRequirements/read" Stable Nothing => about::requirements,
+    "fs/copy" Stable request::Copy => fs::copy,
+    "fs/createDirectory" Stable request::CreateDirectory => fs::make_directory,
+    "fs/getMetadata" Stable request::OfPath => fs::metadata,
+    "fs/readDirectory" Stable request::OfPath => fs::read_directory,
+    "fs/readFile" Stable request::OfPath => fs::read_file,
+    "fs/remove" Stable request::Remove => fs::remove,
+    "fs/unwatch" Stable request::Unwatch => fs::unwatch,
+    "fs/watch" Stable request::Watch => fs::watch,
+    "fs/writeFile" Stable request::WriteFile => fs::write_file,
     "hooks/list" Stable request::Directories => about::hooks,
     "initialize" Stable request::Initialize => handshake::initialize,
     "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,

@@ -93,6 +93,9 @@ pub enum Notification {
     /// A request to clients was answered, or nobody waits for its answer any more.
     #[serde(rename = "serverRequest/resolved")]
     RequestResolved { thread_id: String, request_id: i64 },
+    /// Something changed at a path that the client watches.
+    #[serde(rename = "fs/changed")]
+    FsChanged { watch_id: String, changed_paths: Vec<String> },
     /// Something failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
@@ -128,6 +131,7 @@ impl Notification {
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
             Self::ReasoningTextDelta { .. } => "item/reasoning/textDelta",
             Self::RequestResolved { .. } => "serverRequest/resolved",
+            Self::FsChanged { .. } => "fs/changed",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
             Self::ConfigWarning { .. } => "configWarning",

@@ -35,6 +35,7 @@ pub struct Peer {
     /// Something waits, and nothing did before.
     unread: Notify,
     closed: Notify,
+    file_gate: tokio::sync::Mutex<()>,
 }
 
 /// What a client said of itself.
@@ -123,6 +124,7 @@ impl Peer {
             read_from: Notify::new(),
             unread: Notify::new(),
             closed: Notify::new(),
+            file_gate: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -133,6 +135,17 @@ impl Peer {
     /// Returns what the client said of itself; none before `initialize`.
     pub fn client(&self) -> Option<&Client> {
         self.client.get()
+    }
+
+    /// Returns what requests about files wait for: of one connection they are handled one after the other.
+    pub(crate) fn file_gate(&self) -> &tokio::sync::Mutex<()> {
+        &self.file_gate
+    }
+
+    /// Returns whether nothing more will be sent to the client.
+    pub(crate) fn is_gone(&self) -> bool {
+        let queue = self.lock();
+        queue.closed.is_some() || queue.ending
     }
 
     /// Notes what the client says of itself. Returns false if it has said so before.

@@ -1,5 +1,7 @@
 //! Parameters of requests.
 
+mod fs;
+
 use std::ops::Range;
 
 use protocol::id::ThreadId;
@@ -9,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use self::fs::{
+    AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
+};
 use crate::message::RpcError;
 
 /// Reads the parameters of a method.

@@ -155,6 +155,10 @@ const KINDS: &[Kind] = &[
                 "folders of locks, so that a sandbox can hide them",
             ),
             (
+                "crates/heddle/src/disk.rs",
+                "what a host program writes for its user; no model is involved",
+            ),
+            (
                 "crates/heddle/src/transport/exec/prompt.rs",
                 "pictures, schemas and links to files for another program, in a temporary folder",
             ),
