@@ -42,6 +42,7 @@
 
 #![warn(missing_docs)]
 
+pub mod commands;
 pub mod disk;
 pub mod error;
 pub mod files;

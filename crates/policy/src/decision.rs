@@ -115,7 +115,7 @@ pub enum LiftObstacle {
 
 /// A permit to do something; the only way to start processes and write files for a model.
 ///
-/// It cannot be forged: it comes from a decision to run, or from an approval.
+/// It comes from a decision to run, from an approval, or from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     profile: Profile,
@@ -125,6 +125,12 @@ impl Permit {
     /// Returns the sandbox profile that applies.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Permits what the user wants to have run, as opposed to a model: under the profile that the user has chosen. Rules say
+    /// what a model may do, so none is asked.
+    pub fn for_user(profile: Profile) -> Self {
+        Self { profile }
     }
 
     fn new(place: Place, profile: &Profile) -> Self {

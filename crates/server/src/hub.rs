@@ -17,6 +17,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::message::{self, RpcError};
 use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
+use crate::processes::Processes;
 use crate::question::Question;
 use crate::thread::{LoadedThread, Opened};
 use crate::watch::Watches;
@@ -56,6 +57,7 @@ struct Inner {
     originator: OnceLock<String>,
     ending: AtomicBool,
     watches: Watches,
+    processes: Arc<Processes>,
 }
 
 /// Requests about one thread are handled one after the other.
@@ -99,6 +101,7 @@ impl Hub {
             originator: OnceLock::new(),
             ending: AtomicBool::new(false),
             watches: Watches::default(),
+            processes: Arc::default(),
         }))
     }
 
@@ -139,6 +142,12 @@ impl Hub {
     /// Ends what belongs to a connection alone.
     pub(crate) fn end_work(&self, peer: PeerId) {
         self.0.watches.forget(peer);
+        self.0.processes.end_of(peer);
+    }
+
+    /// Returns the commands that clients run.
+    pub(crate) fn processes(&self) -> &Arc<Processes> {
+        &self.0.processes
     }
 
     /// Returns the files that clients watch.
@@ -355,6 +364,7 @@ impl Hub {
         for thread in self.threads() {
             thread.close();
         }
+        self.0.processes.shut_down().await;
         for thread in self.threads() {
             thread.gone().await;
         }
@@ -369,6 +379,7 @@ impl Hub {
 
     /// Kills all commands without waiting for them, before the process is forced to exit.
     pub fn kill_commands(&self) {
+        self.0.processes.kill_now();
         self.threads().iter().for_each(|thread| thread.lock().open.kill_commands());
     }
 }

@@ -7,7 +7,7 @@
 //!      hub   what connections share: threads, clients, what clients were asked
 //!   thread   a loaded thread: its task, who follows it ── turn: events become notifications (pure)
 //!     peer   a client, and what it still has to read
-//!    watch   the files that clients watch
+//!    watch   the files that clients watch; processes: the commands that they run
 //! ```
 //!
 //! A client is trusted as the user is: it may open any thread, with any settings. What a model causes is not, and goes
@@ -22,6 +22,7 @@ pub mod notification;
 pub mod page;
 pub mod past;
 mod peer;
+mod processes;
 #[cfg(test)]
 mod published;
 pub mod question;
@@ -36,5 +37,6 @@ pub mod wire;
 pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
 pub use method::{METHODS, Method, Stability};
 pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
+pub use processes::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, PROCESSES_MAX, TIMEOUT_DEFAULT};
 pub use serve::{REQUESTS_MAX, serve};
 pub use watch::{CHANGED_PATHS_MAX, WATCHES_MAX};

@@ -4,11 +4,13 @@
 //! tell clients more after it has answered.
 
 mod about;
+mod command;
 mod fs;
 mod handshake;
 mod model;
 mod open;
 mod past;
+mod process;
 mod thread;
 mod turn;
 
@@ -60,6 +62,10 @@ macro_rules! methods {
 
 methods! {
     "account/read" Stable Nothing => about::account,
+    "command/exec" Stable request::CommandExec => command::exec,
+    "command/exec/resize" Stable request::CommandResize => command::resize,
+    "command/exec/terminate" Stable request::OfCommand => command::terminate,
+    "command/exec/write" Stable request::CommandWrite => command::write,
     "configRequirements/read" Stable Nothing => about::requirements,
     "fs/copy" Stable request::Copy => fs::copy,
     "fs/createDirectory" Stable request::CreateDirectory => fs::make_directory,
@@ -75,6 +81,10 @@ methods! {
     "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,
     "model/list" Stable request::PageOf => model::list,
     "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
+    "process/kill" Experimental request::OfProcess => process::kill,
+    "process/resizePty" Experimental request::ProcessResize => process::resize,
+    "process/spawn" Experimental request::ProcessSpawn => process::spawn,
+    "process/writeStdin" Experimental request::ProcessWrite => process::write,
     "skills/list" Stable request::Directories => about::skills,
     "thread/archive" Stable request::OfThread => thread::archive,
     "thread/compact/start" Stable request::OfThread => turn::compact,

@@ -1,5 +1,6 @@
 //! Notifications to clients: what happens to threads, turns and items.
 
+use heddle::commands::OutputStream;
 use protocol::usage::Usage;
 use serde::Serialize;
 use serde_json::Value;
@@ -96,6 +97,33 @@ pub enum Notification {
     /// Something changed at a path that the client watches.
     #[serde(rename = "fs/changed")]
     FsChanged { watch_id: String, changed_paths: Vec<String> },
+    /// A command of the client has printed something.
+    #[serde(rename = "command/exec/outputDelta")]
+    CommandExecOutput {
+        process_id: String,
+        stream: &'static str,
+        delta_base64: String,
+        cap_reached: bool,
+    },
+    /// A process of the client has printed something.
+    #[serde(rename = "process/outputDelta")]
+    ProcessOutput {
+        process_handle: String,
+        stream: &'static str,
+        delta_base64: String,
+        cap_reached: bool,
+    },
+    /// A process of the client has ended.
+    #[serde(rename = "process/exited")]
+    ProcessExited {
+        process_handle: String,
+        exit_code: i32,
+        output_drain_timed_out: bool,
+        stdout: String,
+        stdout_cap_reached: bool,
+        stderr: String,
+        stderr_cap_reached: bool,
+    },
     /// Something failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
@@ -132,9 +160,33 @@ impl Notification {
             Self::ReasoningTextDelta { .. } => "item/reasoning/textDelta",
             Self::RequestResolved { .. } => "serverRequest/resolved",
             Self::FsChanged { .. } => "fs/changed",
+            Self::CommandExecOutput { .. } => "command/exec/outputDelta",
+            Self::ProcessOutput { .. } => "process/outputDelta",
+            Self::ProcessExited { .. } => "process/exited",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
             Self::ConfigWarning { .. } => "configWarning",
+        }
+    }
+
+    /// Output of something that the client runs.
+    pub fn output(
+        of: &OutputOf,
+        from: OutputStream,
+        delta_base64: String,
+        cap_reached: bool,
+    ) -> Self {
+        let stream = match from {
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
+        };
+        match of.clone() {
+            OutputOf::Command { process_id } => {
+                Self::CommandExecOutput { process_id, stream, delta_base64, cap_reached }
+            }
+            OutputOf::Process { process_handle } => {
+                Self::ProcessOutput { process_handle, stream, delta_base64, cap_reached }
+            }
         }
     }
 
@@ -206,6 +258,14 @@ impl Notification {
         }
         to_line(&Line { notification: self, emitted_at_ms: now_ms })
     }
+}
+
+/// What a client runs, by its name for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named as in the protocol")]
+pub enum OutputOf {
+    Command { process_id: String },
+    Process { process_handle: String },
 }
 
 /// Token counts of a thread.

@@ -1,5 +1,6 @@
 //! Parameters of requests.
 
+mod command;
 mod fs;
 
 use std::ops::Range;
@@ -11,6 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use self::command::{
+    CommandExec, CommandResize, CommandWrite, Input, OfCommand, OfProcess, ProcessResize,
+    ProcessSpawn, ProcessWrite, Run, TerminalSize,
+};
 pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
@@ -664,7 +669,8 @@ const EXPERIMENTAL_SETTINGS: &[&str] = &[
     "permissions",
 ];
 
-const UNSUPPORTED: [(&str, &[&str]); 5] = [
+const UNSUPPORTED: [(&str, &[&str]); 6] = [
+    ("command/exec", &["permissionProfile"]),
     ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),

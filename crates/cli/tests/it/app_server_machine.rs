@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use testkit::Lab;
 
 use crate::app_server_client::{Client, Server, scene};
+use crate::run::until;
 
 /// The code of an error, or the result.
 fn code(answer: &Value) -> i64 {
@@ -166,4 +167,295 @@ fn cpu_ticks_while_idle(server: &Server) -> u64 {
             return more;
         }
     }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+fn from_base64(told: &Value) -> String {
+    use base64::Engine as _;
+    let bytes = base64::prelude::BASE64_STANDARD.decode(told["deltaBase64"].as_str().unwrap());
+    String::from_utf8(bytes.unwrap()).unwrap()
+}
+
+fn sh(script: &str) -> Value {
+    json!(["/bin/sh", "-c", script])
+}
+
+/// Waits until the output that is told contains a text.
+async fn output_until(client: &mut Client, method: &str, text: &str) -> String {
+    let mut all = String::new();
+    while !all.contains(text) {
+        all.push_str(&from_base64(&client.told(method).await));
+    }
+    all
+}
+
+fn with(params: Value, more: &Value) -> Value {
+    let mut params = params;
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    params
+}
+
+#[test]
+fn commands() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    lab.workspace.write("sub/x", "").unwrap();
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        for (script, more, want) in [
+            ("echo o; echo e >&2; exit 3", json!({}), (3, "o\n", "e\n")),
+            ("echo $GIVEN-$LANG-", json!({"env": {"GIVEN": "g", "LANG": null}}), (0, "g--\n", "")),
+            ("basename $PWD", json!({"cwd": "sub"}), (0, "sub\n", "")),
+            ("basename $PWD", json!({"cwd": path(&lab, "sub")}), (0, "sub\n", "")),
+            ("cat", json!({"processId": "c"}), (0, "", "")),
+            ("echo a; sleep 60", json!({"timeoutMs": 300}), (124, "a\n", "")),
+            ("sleep 60", json!({"timeoutMs": 0}), (124, "", "")),
+            ("echo 123456; echo abcdef >&2", json!({"outputBytesCap": 4}), (0, "1234", "abcd")),
+            ("sleep 60 & echo now", json!({}), (0, "now\n", "")),
+            ("kill -9 $$", json!({}), (137, "", "")),
+            ("kill -TERM $$", json!({}), (143, "", "")),
+            (
+                "touch w 2>/dev/null || echo refused",
+                json!({"sandboxPolicy": {"type": "readOnly"}}),
+                (0, "refused\n", ""),
+            ),
+            // The settings say the same.
+            ("touch w 2>/dev/null || echo refused", json!({}), (0, "refused\n", "")),
+            (
+                "touch w && echo written",
+                json!({"sandboxPolicy": {"type": "workspaceWrite"}}),
+                (0, "written\n", ""),
+            ),
+            (
+                "touch ../w && echo written",
+                json!({"sandboxPolicy": {"type": "dangerFullAccess"}}),
+                (0, "written\n", ""),
+            ),
+        ] {
+            let params = with(json!({"command": sh(script)}), &more);
+            let (code, stdout, stderr) = want;
+            let want = json!({"exitCode": code, "stdout": stdout, "stderr": stderr});
+            assert_eq!(ann.ask("command/exec", params.clone()).await, want, "{params}");
+        }
+        for (more, want) in [
+            (json!({"command": []}), -32600),
+            (json!({"command": "echo"}), -32600),
+            (json!({"command": ["/no/such/program"]}), -32603),
+            (json!({"cwd": "/no/such/directory"}), -32603),
+            (json!({"tty": true}), -32600),
+            (json!({"timeoutMs": -1}), -32602),
+            (json!({"timeoutMs": 1, "disableTimeout": true}), -32602),
+            (json!({"size": {"rows": 1, "cols": 1}}), -32602),
+            (json!({"sandboxPolicy": {"type": "none"}}), -32600),
+            (json!({"permissionProfile": ":read-only"}), -32600),
+        ] {
+            let params = with(json!({"command": ["true"]}), &more);
+            let answer = ann.ask("command/exec", params.clone()).await;
+            assert_eq!(code(&answer), want, "{params}: {answer}");
+        }
+        // Output that is kept has a bound, and one of its own if the client wants much.
+        for (more, want) in [
+            (json!({}), server::OUTPUT_BYTES_DEFAULT),
+            (json!({"disableOutputCap": true}), server::OUTPUT_BYTES_MAX),
+        ] {
+            let flood = format!("head -c {} /dev/zero | tr '\\0' x", server::OUTPUT_BYTES_MAX + 9);
+            let answer = ann.ask("command/exec", with(json!({"command": sh(&flood)}), &more)).await;
+            assert_eq!(answer["stdout"].as_str().map(str::len), Some(want));
+        }
+    });
+}
+
+#[test]
+fn commands_that_a_client_talks_to() {
+    const DELTA: &str = "command/exec/outputDelta";
+    let (_model, _lab, server, runtime) = scene(json!([]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let exec = |id: u64, name: &str, script: &str, more: Value| {
+            let params = json!({"command": sh(script), "processId": name, "disableTimeout": true});
+            json!({"id": id, "method": "command/exec", "params": with(params, &more)})
+        };
+        let streams = json!({"streamStdin": true, "streamStdoutStderr": true});
+        // What follows at once finds the command, although it may not have started.
+        ann.send(exec(1001, "p", "cat; echo end >&2", streams.clone())).await;
+        let write = |text: &str| json!({"processId": "p", "deltaBase64": base64(text)});
+        assert_eq!(ann.ask("command/exec/write", write("one\n")).await, json!({}));
+        assert_eq!(output_until(&mut ann, DELTA, "one\n").await, "one\n");
+        let size = json!({"rows": 5, "cols": 7});
+        for (method, params, want) in [
+            ("write", json!({"processId": "p"}), -32602),
+            ("write", json!({"processId": "p", "deltaBase64": "!"}), -32602),
+            ("write", json!({"processId": "q", "deltaBase64": ""}), -32600),
+            ("resize", json!({"processId": "p", "size": size}), -32600),
+            ("resize", json!({"processId": "p", "size": {"rows": 0, "cols": 1}}), -32602),
+            ("terminate", json!({"processId": "q"}), -32600),
+        ] {
+            let answer = ann.ask(&format!("command/exec/{method}"), params.clone()).await;
+            assert_eq!(code(&answer), want, "{method} {params}: {answer}");
+        }
+        let twice = ann.ask("command/exec", json!({"command": ["true"], "processId": "p"})).await;
+        assert_eq!(code(&twice), -32600);
+        // Another connection has names of its own.
+        let mut ben = Client::unix(&server, "ben").await;
+        assert_eq!(code(&ben.ask("command/exec/write", write("x")).await), -32600);
+        let close = json!({"processId": "p", "deltaBase64": base64("two\n"), "closeStdin": true});
+        assert_eq!(ann.ask("command/exec/write", close).await, json!({}));
+        let ended = ann.until(|it| it["id"] == 1001).await["result"].clone();
+        assert_eq!(ended, json!({"exitCode": 0, "stdout": "", "stderr": ""}));
+        let told: Vec<_> = ann.seen.drain(..).filter(|it| it["method"] == DELTA).collect();
+        let on = |stream: &str| {
+            let of = told.iter().filter(|it| it["params"]["stream"] == stream);
+            of.map(|it| from_base64(&it["params"])).collect::<String>()
+        };
+        assert_eq!((on("stdout"), on("stderr")), ("two\n".to_owned(), "end\n".to_owned()));
+
+        ann.send(exec(1002, "p", "exec sleep 60", json!({}))).await;
+        assert_eq!(code(&ann.ask("command/exec/write", write("x")).await), -32600);
+        assert_eq!(ann.ask("command/exec/terminate", json!({"processId": "p"})).await, json!({}));
+        assert_eq!(ann.until(|it| it["id"] == 1002).await["result"]["exitCode"], 137);
+
+        let tty = json!({"tty": true, "size": {"rows": 11, "cols": 33}});
+        ann.send(exec(1003, "t", "stty size; read a; stty size; sleep 60", tty)).await;
+        output_until(&mut ann, DELTA, "11 33\r\n").await;
+        let resize = json!({"processId": "t", "size": {"rows": 22, "cols": 44}});
+        assert_eq!(ann.ask("command/exec/resize", resize).await, json!({}));
+        let typed = json!({"processId": "t", "deltaBase64": base64("a\n")});
+        assert_eq!(ann.ask("command/exec/write", typed).await, json!({}));
+        output_until(&mut ann, DELTA, "22 44\r\n").await;
+        ann.ask("command/exec/terminate", json!({"processId": "t"})).await;
+        let code = ann.until(|it| it["id"] == 1003).await["result"]["exitCode"].clone();
+        assert!(code == 1 || code == 137, "{code}");
+
+        let capped = json!({"streamStdoutStderr": true, "outputBytesCap": 4});
+        ann.send(exec(1004, "c", "echo 123456; echo more", capped)).await;
+        let delta = ann.told(DELTA).await;
+        assert_eq!((from_base64(&delta), &delta["capReached"]), ("1234".into(), &json!(true)));
+        ann.until(|it| it["id"] == 1004).await;
+        assert!(!ann.seen.iter().any(|it| it["method"] == DELTA));
+    });
+}
+
+#[test]
+fn processes() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    let cwd = lab.workspace.path().display().to_string();
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let spawn = |script: &str, more: Value| {
+            let params = json!({"command": sh(script), "cwd": cwd, "processHandle": "p"});
+            with(params, &more)
+        };
+        for (script, more, want) in [
+            ("echo o; echo e >&2; exit 3", json!({}), (3, "o\n", "e\n")),
+            // Without a sandbox.
+            ("touch w && echo written", json!({}), (0, "written\n", "")),
+            ("sleep 60", json!({"timeoutMs": 100}), (124, "", "")),
+            ("echo all", json!({"timeoutMs": null, "outputBytesCap": null}), (0, "all\n", "")),
+        ] {
+            assert_eq!(ann.ask("process/spawn", spawn(script, more)).await, json!({}));
+            let exited = ann.told("process/exited").await;
+            let (code, stdout, stderr) = want;
+            let want = json!({
+                "processHandle": "p", "exitCode": code, "outputDrainTimedOut": false,
+                "stdout": stdout, "stdoutCapReached": false,
+                "stderr": stderr, "stderrCapReached": false,
+            });
+            assert_eq!(exited, want, "{script}");
+        }
+        for (more, want) in [
+            (json!({"command": []}), -32600),
+            (json!({"cwd": "sub"}), -32600),
+            (json!({"cwd": "/no/such/directory"}), -32603),
+            (json!({"processHandle": ""}), -32600),
+            (json!({"timeoutMs": -5}), -32602),
+            (json!({"command": ["/no/such/program"]}), -32603),
+        ] {
+            let answer = ann.ask("process/spawn", spawn("true", more.clone())).await;
+            assert_eq!(code(&answer), want, "{more}: {answer}");
+        }
+        let streams = json!({"streamStdin": true, "streamStdoutStderr": true});
+        ann.ask("process/spawn", spawn("cat; sleep 60", streams)).await;
+        let write = json!({"processHandle": "p", "deltaBase64": base64("hey")});
+        assert_eq!(ann.ask("process/writeStdin", write).await, json!({}));
+        assert_eq!(output_until(&mut ann, "process/outputDelta", "hey").await, "hey");
+        let twice = ann.ask("process/spawn", spawn("true", json!({}))).await;
+        assert_eq!(code(&twice), -32600);
+        let size = json!({"rows": 5, "cols": 7});
+        let resize = json!({"processHandle": "p", "size": size});
+        assert_eq!(code(&ann.ask("process/resizePty", resize).await), -32600);
+        assert_eq!(ann.ask("process/kill", json!({"processHandle": "p"})).await, json!({}));
+        assert_eq!(ann.told("process/exited").await["exitCode"], 137);
+        assert_eq!(code(&ann.ask("process/kill", json!({"processHandle": "p"})).await), -32600);
+    });
+}
+
+/// A client that does not read its output holds up its own command, and no other client.
+#[test]
+fn output_that_nobody_reads() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    let cwd = lab.workspace.path().display().to_string();
+    runtime.block_on(async {
+        let (mut ann, mut ben) =
+            (Client::unix(&server, "ann").await, Client::unix(&server, "ben").await);
+        let flood = json!({
+            "command": sh("yes"), "cwd": cwd, "processHandle": "p", "timeoutMs": null,
+            "outputBytesCap": null, "streamStdoutStderr": true,
+        });
+        ann.send(json!({"id": 1000, "method": "process/spawn", "params": flood})).await;
+        for _ in 0..100 {
+            ben.ask("command/exec", json!({"command": ["true"]})).await;
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(kib < 200 * 1024, "{peak}");
+        // It is still served.
+        ann.ask("process/kill", json!({"processHandle": "p"})).await;
+        ann.told("process/exited").await;
+    });
+}
+
+/// What a connection has started ends with it, and with the server.
+#[test]
+fn nothing_is_left_running() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    let cwd = lab.workspace.path().display().to_string();
+    let running = |mark: &str| {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes
+            .filter(|it| {
+                let line = std::fs::read(it.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).contains(&format!("sleep\0{mark}"))
+            })
+            .count()
+    };
+    // Numbers that no other test sleeps for.
+    let (first, second) =
+        (format!("9{}1", std::process::id()), format!("9{}2", std::process::id()));
+    runtime.block_on(async {
+        let start = async |client: &mut Client, mark: &str| {
+            let script = format!("sleep {mark} & sleep {mark}");
+            for (method, more) in [
+                ("command/exec", json!({"processId": "p", "disableTimeout": true})),
+                ("process/spawn", json!({"processHandle": "p", "cwd": cwd, "timeoutMs": null})),
+            ] {
+                let params = with(json!({"command": sh(&script)}), &more);
+                client.send(json!({"id": 1000, "method": method, "params": params})).await;
+            }
+            client.ask("thread/loaded/list", json!({})).await;
+        };
+        let mut ann = Client::unix(&server, "ann").await;
+        start(&mut ann, &first).await;
+        until("the commands", || (running(&first) == 4).then_some(()));
+        drop(ann);
+        until("their end", || (running(&first) == 0).then_some(()));
+        let mut ben = Client::unix(&server, "ben").await;
+        start(&mut ben, &second).await;
+        until("the commands", || (running(&second) == 4).then_some(()));
+    });
+    assert_eq!(server.terminate(), 0);
+    until("the end of all", || (running(&second) == 0).then_some(()));
 }

@@ -345,7 +345,7 @@ fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String
 }
 
 /// Returns what a client wants over what the server was started with.
-fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
+pub(super) fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
     let mut merged = base.clone();
     merged.overrides.extend(settings.overrides());
     if settings.model.is_some() {
