@@ -69,7 +69,11 @@ fn is_harmless(cut: &Cut, workspace: &Path) -> bool {
     };
     // Nothing but this is run, whatever it is given.
     let runs_true = params["command"].get(0).is_none_or(|program| *program == "true");
+    let mut roots = params["roots"].as_array().into_iter().flatten();
+    let is_inside = |root: &Value| root.as_str().is_none_or(|root| Path::new(root) == workspace);
     match method.split('/').next() {
+        // Not that it would do harm, but it would take its time.
+        Some("fuzzyFileSearch") => roots.all(is_inside),
         Some("command" | "process") => runs_true,
         Some("fs") => ["path", "sourcePath", "destinationPath"].into_iter().all(stays),
         _ => true,

@@ -19,6 +19,7 @@ use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
 use crate::processes::Processes;
 use crate::question::Question;
+use crate::searches::Searches;
 use crate::thread::{LoadedThread, Opened};
 use crate::watch::Watches;
 
@@ -58,6 +59,7 @@ struct Inner {
     ending: AtomicBool,
     watches: Watches,
     processes: Arc<Processes>,
+    searches: Arc<Searches>,
 }
 
 /// Requests about one thread are handled one after the other.
@@ -102,6 +104,7 @@ impl Hub {
             ending: AtomicBool::new(false),
             watches: Watches::default(),
             processes: Arc::default(),
+            searches: Arc::default(),
         }))
     }
 
@@ -143,11 +146,17 @@ impl Hub {
     pub(crate) fn end_work(&self, peer: PeerId) {
         self.0.watches.forget(peer);
         self.0.processes.end_of(peer);
+        self.0.searches.end_of(peer);
     }
 
     /// Returns the commands that clients run.
     pub(crate) fn processes(&self) -> &Arc<Processes> {
         &self.0.processes
+    }
+
+    /// Returns the searches of clients.
+    pub(crate) fn searches(&self) -> &Arc<Searches> {
+        &self.0.searches
     }
 
     /// Returns the files that clients watch.

@@ -7,7 +7,8 @@
 //!      hub   what connections share: threads, clients, what clients were asked
 //!   thread   a loaded thread: its task, who follows it ── turn: events become notifications (pure)
 //!     peer   a client, and what it still has to read
-//!    watch   the files that clients watch; processes: the commands that they run
+//!    watch   the files that clients watch; processes: the commands that they run;
+//!            searches: the files that they look for
 //! ```
 //!
 //! A client is trusted as the user is: it may open any thread, with any settings. What a model causes is not, and goes
@@ -27,6 +28,7 @@ mod processes;
 mod published;
 pub mod question;
 pub mod request;
+mod searches;
 mod serve;
 mod thread;
 pub mod transport;
@@ -38,5 +40,6 @@ pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
 pub use method::{METHODS, Method, Stability};
 pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
 pub use processes::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, PROCESSES_MAX, TIMEOUT_DEFAULT};
+pub use searches::{FOUND_MAX, SEARCHES_MAX};
 pub use serve::{REQUESTS_MAX, serve};
 pub use watch::{CHANGED_PATHS_MAX, WATCHES_MAX};

@@ -11,6 +11,7 @@ mod model;
 mod open;
 mod past;
 mod process;
+mod search;
 mod thread;
 mod turn;
 
@@ -76,6 +77,10 @@ methods! {
     "fs/unwatch" Stable request::Unwatch => fs::unwatch,
     "fs/watch" Stable request::Watch => fs::watch,
     "fs/writeFile" Stable request::WriteFile => fs::write_file,
+    "fuzzyFileSearch" Stable request::FileSearch => search::once,
+    "fuzzyFileSearch/sessionStart" Experimental request::SearchStart => search::start,
+    "fuzzyFileSearch/sessionStop" Experimental request::OfSearch => search::stop,
+    "fuzzyFileSearch/sessionUpdate" Experimental request::SearchUpdate => search::update,
     "hooks/list" Stable request::Directories => about::hooks,
     "initialize" Stable request::Initialize => handshake::initialize,
     "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,

@@ -124,6 +124,12 @@ pub enum Notification {
         stderr: String,
         stderr_cap_reached: bool,
     },
+    /// What a search of the client has found until now.
+    #[serde(rename = "fuzzyFileSearch/sessionUpdated")]
+    SearchUpdated { session_id: String, query: String, files: Vec<FoundFile> },
+    /// Nothing more fits the last query of a search.
+    #[serde(rename = "fuzzyFileSearch/sessionCompleted")]
+    SearchCompleted { session_id: String },
     /// Something failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
@@ -160,6 +166,8 @@ impl Notification {
             Self::ReasoningTextDelta { .. } => "item/reasoning/textDelta",
             Self::RequestResolved { .. } => "serverRequest/resolved",
             Self::FsChanged { .. } => "fs/changed",
+            Self::SearchUpdated { .. } => "fuzzyFileSearch/sessionUpdated",
+            Self::SearchCompleted { .. } => "fuzzyFileSearch/sessionCompleted",
             Self::CommandExecOutput { .. } => "command/exec/outputDelta",
             Self::ProcessOutput { .. } => "process/outputDelta",
             Self::ProcessExited { .. } => "process/exited",
@@ -258,6 +266,22 @@ impl Notification {
         }
         to_line(&Line { notification: self, emitted_at_ms: now_ms })
     }
+}
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundFile {
+    /// The directory that was looked through, as the client has named it.
+    pub root: String,
+    /// Relative to the root.
+    pub path: String,
+    /// `file` or `directory`.
+    pub match_type: &'static str,
+    pub file_name: String,
+    /// How well it fits; more is better.
+    pub score: u32,
+    /// Which characters of the path fit the query.
+    pub indices: Vec<u32>,
 }
 
 /// What a client runs, by its name for it.

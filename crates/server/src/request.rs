@@ -2,6 +2,7 @@
 
 mod command;
 mod fs;
+mod search;
 
 use std::ops::Range;
 
@@ -19,6 +20,7 @@ pub use self::command::{
 pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
+pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
 use crate::message::RpcError;
 
 /// Reads the parameters of a method.

@@ -459,3 +459,127 @@ fn nothing_is_left_running() {
     assert_eq!(server.terminate(), 0);
     until("the end of all", || (running(&second) == 0).then_some(()));
 }
+
+fn paths_of(found: &Value) -> Vec<&str> {
+    let files = found["files"].as_array().unwrap_or_else(|| panic!("{found}"));
+    files.iter().map(|file| file["path"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn searches() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    let names = [
+        ".git/HEAD",
+        "src/main.rs",
+        ".hid/main.conf",
+        "Main.java",
+        "target/main.o",
+        "x/é main.txt",
+    ];
+    for name in names {
+        lab.workspace.write(name, "").unwrap();
+    }
+    lab.workspace.write(".gitignore", "target").unwrap();
+    let root = lab.workspace.path().display().to_string();
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        for (query, roots, want) in [
+            (
+                "main",
+                json!([root]),
+                &[".hid/main.conf", "Main.java", "src/main.rs", "x/é main.txt"][..],
+            ),
+            ("src/m", json!(["."]), &["src/main.rs"]),
+            ("src", json!([root]), &["src", "src/main.rs"]),
+            ("main", json!([path(&lab, "src"), path(&lab, "src")]), &["main.rs", "main.rs"]),
+            ("main", json!([]), &[]),
+            ("main", json!(["/no/such/directory"]), &[]),
+            ("zzzz", json!([root]), &[]),
+            ("", json!([root]), &[]),
+        ] {
+            let params = json!({"query": query, "roots": roots});
+            let found = ann.ask("fuzzyFileSearch", params.clone()).await;
+            assert_eq!(paths_of(&found), want, "{params}");
+        }
+        let found = ann.ask("fuzzyFileSearch", json!({"query": "é", "roots": [root]})).await;
+        let first = json!({
+            "root": root, "path": "x/é main.txt", "match_type": "file", "file_name": "é main.txt",
+            "score": found["files"][0]["score"], "indices": [2],
+        });
+        assert_eq!(found["files"][0], first);
+        let many = vec!["."; 65];
+        for params in [
+            json!({"query": "a"}),
+            json!({"roots": []}),
+            json!({"query": "a", "roots": many}),
+            json!({"query": "a".repeat(1025), "roots": []}),
+        ] {
+            assert_eq!(code(&ann.ask("fuzzyFileSearch", params.clone()).await), -32600, "{params}");
+        }
+        // A later search of the same token ends one that would take its time.
+        let everything = json!({"query": "a", "roots": ["/"], "cancellationToken": "t"});
+        ann.send(json!({"id": 1000, "method": "fuzzyFileSearch", "params": everything})).await;
+        let params = json!({"query": "java", "roots": [root], "cancellationToken": "t"});
+        assert_eq!(paths_of(&ann.ask("fuzzyFileSearch", params).await), ["Main.java"]);
+        assert_eq!(ann.until(|it| it["id"] == 1000).await["result"], json!({"files": []}));
+    });
+}
+
+#[test]
+fn searches_whose_query_changes() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    for name in ["src/main.rs", "src/lib.rs"] {
+        lab.workspace.write(name, "").unwrap();
+    }
+    let root = lab.workspace.path().display().to_string();
+    const UPDATED: &str = "fuzzyFileSearch/sessionUpdated";
+    const COMPLETED: &str = "fuzzyFileSearch/sessionCompleted";
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        for (method, params, want) in [
+            ("Start", json!({"sessionId": "", "roots": [root]}), -32600),
+            ("Start", json!({"sessionId": "s", "roots": []}), -32603),
+            ("Update", json!({"sessionId": "s", "query": "a"}), -32600),
+            ("Stop", json!({"sessionId": "s"}), 0),
+            ("Start", json!({"sessionId": "s", "roots": [root]}), 0),
+        ] {
+            let answer = ann.ask(&format!("fuzzyFileSearch/session{method}"), params.clone()).await;
+            assert_eq!(code(&answer), want, "{method} {params}: {answer}");
+        }
+        let first = ann.told(UPDATED).await;
+        assert_eq!(first, json!({"sessionId": "s", "query": "", "files": []}));
+        assert_eq!(ann.told(COMPLETED).await, json!({"sessionId": "s"}));
+        for (query, want) in
+            [("main", &["src/main.rs"][..]), ("main", &["src/main.rs"]), ("zzzz", &[]), ("", &[])]
+        {
+            let update = json!({"sessionId": "s", "query": query});
+            assert_eq!(ann.ask("fuzzyFileSearch/sessionUpdate", update).await, json!({}));
+            let updated = ann.told(UPDATED).await;
+            assert_eq!((&updated["query"], paths_of(&updated)), (&json!(query), want.to_vec()));
+            ann.told(COMPLETED).await;
+        }
+        // The last query is the one that is answered.
+        for number in 0..50 {
+            let update = json!({"sessionId": "s", "query": format!("nothing {number}")});
+            ann.send(
+                json!({"id": 1000, "method": "fuzzyFileSearch/sessionUpdate", "params": update}),
+            )
+            .await;
+        }
+        ann.ask("fuzzyFileSearch/sessionUpdate", json!({"sessionId": "s", "query": "lib"})).await;
+        ann.until(|it| it["method"] == UPDATED && it["params"]["query"] == "lib").await;
+        ann.told(COMPLETED).await;
+        // Another connection has searches of its own.
+        let mut ben = Client::unix(&server, "ben").await;
+        let update = json!({"sessionId": "s", "query": "lib"});
+        let unknown = ben.ask("fuzzyFileSearch/sessionUpdate", update.clone()).await;
+        assert_eq!(code(&unknown), -32600);
+        ann.ask("fuzzyFileSearch/sessionStop", json!({"sessionId": "s"})).await;
+        assert_eq!(code(&ann.ask("fuzzyFileSearch/sessionUpdate", update).await), -32600);
+        // One that would take its time ends with its connection.
+        let everything = json!({"sessionId": "all", "roots": ["/"]});
+        ann.ask("fuzzyFileSearch/sessionStart", everything).await;
+        ann.ask("fuzzyFileSearch/sessionUpdate", json!({"sessionId": "all", "query": "a"})).await;
+    });
+    assert_eq!(cpu_ticks_while_idle(&server), 0);
+}
