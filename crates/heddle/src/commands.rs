@@ -127,16 +127,19 @@ pub struct Controls {
     /// Taken by the command when it starts.
     source: Mutex<Option<mpsc::UnboundedReceiver<Vec<u8>>>>,
     waiting_bytes: Arc<AtomicUsize>,
-    wanted: watch::Sender<Wanted>,
-    /// While it runs.
-    group: Mutex<Option<Group>>,
+    killed: watch::Sender<bool>,
+    handles: Mutex<Handles>,
 }
 
-/// What a command is to do or to have.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wanted {
+/// What a command can be reached by.
+#[derive(Debug, Default)]
+struct Handles {
+    /// While it runs.
+    group: Option<Group>,
+    /// While it runs on one.
+    terminal: Option<Arc<Connection>>,
+    /// The size that was wanted before there was a terminal.
     size: Option<TerminalSize>,
-    killed: bool,
 }
 
 impl Controls {
@@ -148,8 +151,8 @@ impl Controls {
             input: Mutex::new(Some(input)),
             source: Mutex::new(Some(source)),
             waiting_bytes: Arc::default(),
-            wanted: watch::Sender::default(),
-            group: Mutex::default(),
+            killed: watch::Sender::default(),
+            handles: Mutex::default(),
         }
     }
 
@@ -181,26 +184,46 @@ impl Controls {
         Ok(())
     }
 
-    /// Gives the terminal another size. Returns false if there is no terminal.
+    /// Gives the terminal another size, before anything that is written later. Returns false if there is no terminal.
     pub fn resize(&self, size: TerminalSize) -> bool {
-        let has_terminal = matches!(self.streams, Streams::Terminal(_));
-        if has_terminal {
-            self.wanted.send_modify(|wanted| wanted.size = Some(size));
+        let mut handles = lock(&self.handles);
+        match &handles.terminal {
+            // It fails only if the terminal is closed, and then nobody sees its size.
+            Some(terminal) => drop(terminal.resize(size)),
+            None => handles.size = Some(size),
         }
-        has_terminal
+        matches!(self.streams, Streams::Terminal(_))
     }
 
     /// Has the command killed, with everything that it has started.
     pub fn kill(&self) {
-        self.wanted.send_modify(|wanted| wanted.killed = true);
+        self.killed.send_replace(true);
     }
 
     /// Kills the command immediately, from any thread, for a program that is about to exit.
     pub fn kill_now(&self) {
         self.kill();
-        if let Some(group) = *lock(&self.group) {
+        if let Some(group) = lock(&self.handles).group {
             group.kill();
         }
+    }
+
+    /// Takes note of a process that was started.
+    fn attach(&self, process: &Process) {
+        let mut handles = lock(&self.handles);
+        handles.group = Some(process.group());
+        if matches!(self.streams, Streams::Terminal(_)) {
+            let terminal = process.connection();
+            if let Some(size) = handles.size {
+                let _ = terminal.resize(size);
+            }
+            handles.terminal = Some(terminal);
+        }
+    }
+
+    /// Forgets a process that has ended: its ids may be those of another one by now.
+    fn detach(&self) {
+        *lock(&self.handles) = Handles::default();
     }
 }
 
@@ -211,9 +234,8 @@ pub struct RunningCommand {
     stdout: Reader,
     stderr: Reader,
     controls: Arc<Controls>,
-    wanted: watch::Receiver<Wanted>,
-    /// What of it was done.
-    done: Wanted,
+    killed: watch::Receiver<bool>,
+    is_killed: bool,
     feeder: Option<JoinHandle<()>>,
     exited: Option<Exit>,
 }
@@ -250,7 +272,7 @@ pub async fn start(
         Streams::Terminal(size) => given.size = size,
     }
     let process = Process::spawn_given(&sandbox, &request, given).await?;
-    *lock(&controls.group) = Some(process.group());
+    controls.attach(&process);
     if matches!(streams, Streams::Terminal(_)) {
         sink = Some(Sink::Terminal(process.connection()));
     }
@@ -262,9 +284,9 @@ pub async fn start(
         stdout: Reader::new(Some(process.connection())),
         stderr: Reader::new(process.errors()),
         process,
-        wanted: controls.wanted.subscribe(),
+        killed: controls.killed.subscribe(),
+        is_killed: false,
         controls,
-        done: Wanted::default(),
         feeder,
         exited: None,
     })
@@ -311,8 +333,11 @@ impl RunningCommand {
     /// Cancel-safe. A command whose output nobody waits for stops when its pipes are full.
     pub async fn next(&mut self) -> CommandEvent {
         loop {
-            self.obey();
-            let Self { process, stdout, stderr, wanted, exited, .. } = self;
+            if *self.killed.borrow_and_update() && !self.is_killed && self.exited.is_none() {
+                self.is_killed = true;
+                self.process.kill();
+            }
+            let Self { process, stdout, stderr, killed, exited, .. } = self;
             let Some(exit) = exited else {
                 // Unbiased: a flood of output must delay neither the end of the process nor its being killed.
                 tokio::select! {
@@ -331,10 +356,10 @@ impl RunningCommand {
                         let code = code.unwrap_or(-1);
                         let deadline = Instant::now() + DRAIN;
                         *exited = Some(Exit { code, deadline, bytes_left: DRAIN_BYTES_MAX });
-                        lock(&self.controls.group).take();
+                        self.controls.detach();
                     }
                     // The sender is ours, so it is there.
-                    Ok(()) = wanted.changed() => {}
+                    Ok(()) = killed.changed() => {}
                 }
                 continue;
             };
@@ -357,29 +382,11 @@ impl RunningCommand {
             }
         }
     }
-
-    /// Does what is wanted of it now and has not been done.
-    fn obey(&mut self) {
-        let wanted = *self.wanted.borrow_and_update();
-        if self.exited.is_some() {
-            return;
-        }
-        if wanted.size != self.done.size
-            && let Some(size) = wanted.size
-        {
-            // It fails only if the terminal is closed, and then nobody sees its size.
-            let _ = self.process.connection().resize(size);
-        }
-        if wanted.killed && !self.done.killed {
-            self.process.kill();
-        }
-        self.done = wanted;
-    }
 }
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
-        lock(&self.controls.group).take();
+        self.controls.detach();
         // A process that has left the group could keep it waiting.
         if let Some(feeder) = &self.feeder {
             feeder.abort();
@@ -492,10 +499,10 @@ mod tests {
         loop {
             match running.next().await {
                 CommandEvent::Output { stream: OutputStream::Stdout, bytes } => {
-                    stdout.extend(bytes)
+                    stdout.extend(bytes);
                 }
                 CommandEvent::Output { stream: OutputStream::Stderr, bytes } => {
-                    stderr.extend(bytes)
+                    stderr.extend(bytes);
                 }
                 CommandEvent::Exited { code, drained } => {
                     let text = |bytes| String::from_utf8(bytes).unwrap();

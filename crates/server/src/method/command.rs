@@ -60,6 +60,8 @@ pub(super) async fn exec(call: Call, exec: CommandExec) -> Result<Answered, RpcE
     let ended = attend(&call.peer, running, &controls, &attention).await;
     // Its name is free again as soon as the client knows.
     drop(begun);
+    // What was kept can be a lot.
+    call.peer.has_room().await;
     Ok(call.answer(&json!({
         "exitCode": ended.code,
         "stdout": ended.stdout.to_text(),

@@ -40,6 +40,8 @@ pub(super) async fn spawn(call: Call, spawn: ProcessSpawn) -> Result<Answered, R
     tokio::spawn(async move {
         let ended = attend(&call.peer, running, &controls, &attention).await;
         drop(begun);
+        // What was kept can be a lot.
+        call.peer.has_room().await;
         call.tell(Notification::ProcessExited {
             process_handle,
             exit_code: ended.code,
