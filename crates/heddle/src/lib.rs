@@ -42,6 +42,8 @@
 
 #![warn(missing_docs)]
 
+pub mod commands;
+pub mod disk;
 pub mod error;
 pub mod files;
 mod host;

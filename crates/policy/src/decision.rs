@@ -128,10 +128,10 @@ impl Permit {
         &self.profile
     }
 
-    /// Permits a command that the user runs themselves, on their own terms: without a sandbox. Nothing that a model
-    /// wrote may decide what runs with it.
-    pub fn of_the_user() -> Self {
-        Self { profile: Profile::full_access() }
+    /// Permits what the user wants to have run, as opposed to a model: under the profile that the user has chosen. Rules say
+    /// what a model may do, so none is asked.
+    pub fn for_user(profile: Profile) -> Self {
+        Self { profile }
     }
 
     fn new(place: Place, profile: &Profile) -> Self {

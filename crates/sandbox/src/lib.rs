@@ -1,6 +1,6 @@
 //! Runs one process under a profile: the only place in heddle that starts processes for a model.
 //!
-//! A process gets its own session and either one pipe for both output streams or a terminal. It runs in a
+//! A process gets its own session and one pipe for both output streams, one for each, or a terminal. It runs in a
 //! sandbox that enforces the profile of its permit, and everything it starts is killed with it. If the
 //! sandbox cannot be built, nothing runs.
 //!
@@ -27,7 +27,7 @@ use linux as os;
 use other as os;
 
 pub use limits::{Limits, Overrun};
-pub use process::{Connection, Group, Io, Process, SpawnError, SpawnRequest};
+pub use process::{Connection, Given, Group, Io, Process, SpawnError, SpawnRequest, TerminalSize};
 pub use protected::{Unresolved, protected, protected_below};
 pub use sandbox::{Level, Sandbox, Unavailable};
 pub use scene::{outside_env, scene};

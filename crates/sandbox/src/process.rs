@@ -10,7 +10,7 @@ use std::sync::Arc;
 use policy::{Permit, SandboxMode};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
+use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr, tcsetwinsize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
@@ -36,9 +36,27 @@ pub struct SpawnRequest {
 pub enum Io {
     /// One pipe for both output streams, which keeps their order; no input.
     Pipe,
+    /// A pipe for each output stream; no input.
+    Pipes,
     Terminal,
     /// Our own standard streams.
     Inherit,
+}
+
+/// What else a process is given.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// The standard input of a process on pipes.
+    pub input: Option<OwnedFd>,
+    /// The size of its terminal, if not the usual one.
+    pub size: Option<TerminalSize>,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
 }
 
 /// Why a process could not be started.
@@ -71,6 +89,8 @@ pub struct Process {
     overrun: Option<Overrun>,
     group: Group,
     connection: Arc<Connection>,
+    /// Its standard error, if that has a pipe of its own.
+    errors: Option<Arc<Connection>>,
 }
 
 /// Our end of a process's output and input. It can be read while the process is waited for.
@@ -86,14 +106,14 @@ impl Process {
     ///
     /// The process is killed when the thread that started it ends, so that must be a long-lived one.
     pub async fn spawn(sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
-        Self::spawn_reading(sandbox, request, None).await
+        Self::spawn_given(sandbox, request, Given::default()).await
     }
 
-    /// Starts a process on a pipe with this stdin; with [`Self::spawn`] it gets none.
-    pub async fn spawn_reading(
+    /// Like [`Self::spawn`], for a process that is given more.
+    pub async fn spawn_given(
         sandbox: &Sandbox,
         request: &SpawnRequest,
-        input: Option<OwnedFd>,
+        given: Given,
     ) -> Result<Self, SpawnError> {
         let program = request.argv.first().ok_or(SpawnError::Empty)?;
         let connect = |what| move |reason: io::Error| SpawnError::Connect { what, reason };
@@ -109,17 +129,24 @@ impl Process {
                 (command, Some(report))
             }
         };
+        let mut errors = None;
         let ours = match request.io {
-            Io::Pipe => {
+            Io::Pipe | Io::Pipes => {
                 let (ours, theirs) = io::pipe().map_err(connect("pipe"))?;
-                let second = theirs.try_clone().map_err(connect("pipe"))?;
-                command.stdin(input.map_or_else(Stdio::null, Stdio::from));
-                command.stdout(theirs).stderr(second);
+                command.stdin(given.input.map_or_else(Stdio::null, Stdio::from));
+                if request.io == Io::Pipe {
+                    command.stderr(theirs.try_clone().map_err(connect("pipe"))?);
+                } else {
+                    let (ours, theirs) = io::pipe().map_err(connect("pipe"))?;
+                    command.stderr(theirs);
+                    errors = Some(nonblocking(ours.into()).map_err(connect("pipe"))?);
+                }
+                command.stdout(theirs);
                 Some(OwnedFd::from(ours))
             }
             Io::Inherit => None,
             Io::Terminal => {
-                let (ours, theirs) = pty::open_pair()
+                let (ours, theirs) = pty::open_pair(given.size)
                     .map_err(|errno| connect("terminal")(io::Error::from(errno)))?;
                 let copy = || theirs.try_clone().map_err(connect("terminal"));
                 command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
@@ -132,9 +159,11 @@ impl Process {
         let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
         let group = Group { leader, kind: request.io, supervised: report.is_some() };
-        let connection = Arc::new(Connection { fd, kind: request.io });
+        let kind = request.io;
+        let connection = Arc::new(Connection { fd, kind });
+        let errors = errors.map(|fd| Arc::new(Connection { fd: Some(fd), kind }));
         let limits = sandbox.limits;
-        let process = Self { child, limits, overrun: None, group, connection };
+        let process = Self { child, limits, overrun: None, group, connection, errors };
         if let Some(report) = report {
             os::wait_started(report, request).await?;
         }
@@ -144,6 +173,11 @@ impl Process {
     /// Returns the process's output and input.
     pub fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.connection)
+    }
+
+    /// Returns its standard error, if that has a pipe of its own.
+    pub fn errors(&self) -> Option<Arc<Connection>> {
+        self.errors.clone()
     }
 
     /// Waits for the process to end, kills what it left behind, and returns its exit code.
@@ -162,7 +196,7 @@ impl Process {
             (None, Io::Terminal) => 1,
             // This signal killed everything in the sandbox.
             _ if self.overrun.is_some() => 128 + Signal::KILL.as_raw(),
-            (None, Io::Pipe | Io::Inherit) => 128 + status.signal().unwrap_or_default(),
+            (None, Io::Pipe | Io::Pipes | Io::Inherit) => 128 + status.signal().unwrap_or_default(),
         })
     }
 
@@ -271,6 +305,14 @@ impl Connection {
                 && !modes.contains(LocalModes::NOFLSH)
                 && settings.special_codes[SpecialCodeIndex::VINTR] == 3
         })
+    }
+
+    /// Gives the terminal another size, and tells the process; without a terminal it is an error.
+    pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        let Some(fd) = self.fd.as_ref().filter(|_| self.kind == Io::Terminal) else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        Ok(tcsetwinsize(fd, pty::winsize(size))?)
     }
 
     /// Waits for output and appends it to `buffer`; returns false at the end.

@@ -17,8 +17,11 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::message::{self, RpcError};
 use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
+use crate::processes::Processes;
 use crate::question::Question;
+use crate::searches::Searches;
 use crate::thread::{LoadedThread, Opened};
+use crate::watch::Watches;
 
 /// Most threads that can be loaded at once.
 pub const THREADS_MAX: usize = 256;
@@ -54,6 +57,9 @@ struct Inner {
     /// The name of the first client; it becomes the originator of new threads.
     originator: OnceLock<String>,
     ending: AtomicBool,
+    watches: Watches,
+    processes: Arc<Processes>,
+    searches: Arc<Searches>,
 }
 
 /// Held while a request about a thread is handled, so that such requests are handled one after the other.
@@ -96,6 +102,9 @@ impl Hub {
             }),
             originator: OnceLock::new(),
             ending: AtomicBool::new(false),
+            watches: Watches::default(),
+            processes: Arc::default(),
+            searches: Arc::default(),
         }))
     }
 
@@ -127,9 +136,32 @@ impl Hub {
     /// Removes a client. The turns that it started go on, and the other followers can answer their questions.
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
+        self.end_work(peer.id());
         for thread in self.threads() {
             self.unfollow(&thread, peer.id());
         }
+    }
+
+    /// Ends what belongs to a connection alone.
+    pub(crate) fn end_work(&self, peer: PeerId) {
+        self.0.watches.forget(peer);
+        self.0.processes.end_of(peer);
+        self.0.searches.end_of(peer);
+    }
+
+    /// Returns the commands that clients run.
+    pub(crate) fn processes(&self) -> &Arc<Processes> {
+        &self.0.processes
+    }
+
+    /// Returns the searches of clients.
+    pub(crate) fn searches(&self) -> &Arc<Searches> {
+        &self.0.searches
+    }
+
+    /// Returns the files that clients watch.
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.0.watches
     }
 
     /// Removes a client from the followers of a thread. Returns whether it was one.
@@ -341,6 +373,7 @@ impl Hub {
         for thread in self.threads() {
             thread.close();
         }
+        self.0.processes.shut_down().await;
         for thread in self.threads() {
             thread.gone().await;
         }
@@ -355,6 +388,7 @@ impl Hub {
 
     /// Kills all commands without waiting for them, before the process is forced to exit.
     pub fn kill_commands(&self) {
+        self.0.processes.kill_now();
         self.threads().iter().for_each(|thread| thread.lock().open.kill_commands());
     }
 }

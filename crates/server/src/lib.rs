@@ -7,6 +7,8 @@
 //!      hub   what connections share: threads, clients, open requests to clients
 //!   thread   a loaded thread: its task, its followers ── turn: events become notifications (pure)
 //!     peer   a client, and the messages that it has not read yet
+//!    watch   the files that clients watch; processes: the commands that they run;
+//!            searches: the files that they look for
 //! ```
 //!
 //! A client is trusted like the user: it may open any thread, with any settings. The calls of a model are not trusted,
@@ -24,17 +26,23 @@ pub mod occurrences;
 pub mod page;
 pub mod past;
 mod peer;
+mod processes;
 #[cfg(test)]
 mod published;
 pub mod question;
 pub mod request;
+mod searches;
 mod serve;
 mod thread;
 pub mod transport;
 pub mod turn;
+mod watch;
 pub mod wire;
 
 pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
 pub use method::{METHODS, Method, Stability};
 pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
+pub use processes::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, PROCESSES_MAX, TIMEOUT_DEFAULT};
+pub use searches::{FOUND_MAX, SEARCHES_MAX};
 pub use serve::{REQUESTS_MAX, serve};
+pub use watch::{CHANGED_PATHS_MAX, WATCHES_MAX};

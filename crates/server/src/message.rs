@@ -10,6 +10,8 @@ use serde_json::value::RawValue;
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
+/// A parameter has a value that makes no sense.
+pub const INVALID_PARAMS: i64 = -32602;
 /// The server is busy: try again later.
 pub const OVERLOADED: i64 = -32001;
 /// The request is valid, but failed.
@@ -158,6 +160,11 @@ impl RpcError {
     /// The request is invalid, or not possible now.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { code: INVALID_REQUEST, message: message.into() }
+    }
+
+    /// A parameter has a value that makes no sense.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self { code: INVALID_PARAMS, message: message.into() }
     }
 
     /// Creates the error of a failure that the client cannot avoid with another request.

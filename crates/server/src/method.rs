@@ -4,10 +4,14 @@
 //! error. It may send notifications after it has answered.
 
 mod about;
+mod command;
+mod fs;
 mod handshake;
 mod model;
 mod open;
 mod past;
+mod process;
+mod search;
 mod terminals;
 mod thread;
 mod turn;
@@ -60,12 +64,33 @@ macro_rules! methods {
 
 methods! {
     "account/read" Stable Nothing => about::account,
+    "command/exec" Stable request::CommandExec => command::exec,
+    "command/exec/resize" Stable request::CommandResize => command::resize,
+    "command/exec/terminate" Stable request::OfCommand => command::terminate,
+    "command/exec/write" Stable request::CommandWrite => command::write,
     "configRequirements/read" Stable Nothing => about::requirements,
+    "fs/copy" Stable request::Copy => fs::copy,
+    "fs/createDirectory" Stable request::CreateDirectory => fs::make_directory,
+    "fs/getMetadata" Stable request::OfPath => fs::metadata,
+    "fs/readDirectory" Stable request::OfPath => fs::read_directory,
+    "fs/readFile" Stable request::OfPath => fs::read_file,
+    "fs/remove" Stable request::Remove => fs::remove,
+    "fs/unwatch" Stable request::Unwatch => fs::unwatch,
+    "fs/watch" Stable request::Watch => fs::watch,
+    "fs/writeFile" Stable request::WriteFile => fs::write_file,
+    "fuzzyFileSearch" Stable request::FileSearch => search::once,
+    "fuzzyFileSearch/sessionStart" Experimental request::SearchStart => search::start,
+    "fuzzyFileSearch/sessionStop" Experimental request::OfSearch => search::stop,
+    "fuzzyFileSearch/sessionUpdate" Experimental request::SearchUpdate => search::update,
     "hooks/list" Stable request::Directories => about::hooks,
     "initialize" Stable request::Initialize => handshake::initialize,
     "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,
     "model/list" Stable request::PageOf => model::list,
     "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
+    "process/kill" Experimental request::OfProcess => process::kill,
+    "process/resizePty" Experimental request::ProcessResize => process::resize,
+    "process/spawn" Experimental request::ProcessSpawn => process::spawn,
+    "process/writeStdin" Experimental request::ProcessWrite => process::write,
     "skills/list" Stable request::Directories => about::skills,
     "thread/archive" Stable request::OfThread => thread::archive,
     "thread/backgroundTerminals/clean" Experimental request::OfThread => terminals::clean,

@@ -1,5 +1,6 @@
 //! Notifications to clients: what happens to threads, turns and items.
 
+use heddle::commands::OutputStream;
 use protocol::usage::Usage;
 use serde::Serialize;
 use serde_json::Value;
@@ -94,6 +95,42 @@ pub enum Notification {
     /// A request to clients was answered, or its answer is no longer needed.
     #[serde(rename = "serverRequest/resolved")]
     RequestResolved { thread_id: String, request_id: i64 },
+    /// Something changed at a path that the client watches.
+    #[serde(rename = "fs/changed")]
+    FsChanged { watch_id: String, changed_paths: Vec<String> },
+    /// A command of the client has printed something.
+    #[serde(rename = "command/exec/outputDelta")]
+    CommandExecOutput {
+        process_id: String,
+        stream: &'static str,
+        delta_base64: String,
+        cap_reached: bool,
+    },
+    /// A process of the client has printed something.
+    #[serde(rename = "process/outputDelta")]
+    ProcessOutput {
+        process_handle: String,
+        stream: &'static str,
+        delta_base64: String,
+        cap_reached: bool,
+    },
+    /// A process of the client has ended.
+    #[serde(rename = "process/exited")]
+    ProcessExited {
+        process_handle: String,
+        exit_code: i32,
+        output_drain_timed_out: bool,
+        stdout: String,
+        stdout_cap_reached: bool,
+        stderr: String,
+        stderr_cap_reached: bool,
+    },
+    /// What a search of the client has found until now.
+    #[serde(rename = "fuzzyFileSearch/sessionUpdated")]
+    SearchUpdated { session_id: String, query: String, files: Vec<FoundFile> },
+    /// Nothing more fits the last query of a search.
+    #[serde(rename = "fuzzyFileSearch/sessionCompleted")]
+    SearchCompleted { session_id: String },
     /// A request to the model failed and is sent again, or the turn failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
@@ -131,9 +168,36 @@ impl Notification {
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
             Self::ReasoningTextDelta { .. } => "item/reasoning/textDelta",
             Self::RequestResolved { .. } => "serverRequest/resolved",
+            Self::FsChanged { .. } => "fs/changed",
+            Self::SearchUpdated { .. } => "fuzzyFileSearch/sessionUpdated",
+            Self::SearchCompleted { .. } => "fuzzyFileSearch/sessionCompleted",
+            Self::CommandExecOutput { .. } => "command/exec/outputDelta",
+            Self::ProcessOutput { .. } => "process/outputDelta",
+            Self::ProcessExited { .. } => "process/exited",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
             Self::ConfigWarning { .. } => "configWarning",
+        }
+    }
+
+    /// Output of something that the client runs.
+    pub fn output(
+        of: &OutputOf,
+        from: OutputStream,
+        delta_base64: String,
+        cap_reached: bool,
+    ) -> Self {
+        let stream = match from {
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
+        };
+        match of.clone() {
+            OutputOf::Command { process_id } => {
+                Self::CommandExecOutput { process_id, stream, delta_base64, cap_reached }
+            }
+            OutputOf::Process { process_handle } => {
+                Self::ProcessOutput { process_handle, stream, delta_base64, cap_reached }
+            }
         }
     }
 
@@ -213,6 +277,30 @@ impl Notification {
         let line = Line { notification: self, emitted_at_ms: now_ms, heddle_seq: number };
         to_line(&line)
     }
+}
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundFile {
+    /// The directory that was looked through, as the client has named it.
+    pub root: String,
+    /// Relative to the root.
+    pub path: String,
+    /// `file` or `directory`.
+    pub match_type: &'static str,
+    pub file_name: String,
+    /// How well it fits; more is better.
+    pub score: u32,
+    /// Which characters of the path fit the query.
+    pub indices: Vec<u32>,
+}
+
+/// What a client runs, by its name for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named as in the protocol")]
+pub enum OutputOf {
+    Command { process_id: String },
+    Process { process_handle: String },
 }
 
 /// Token counts of a thread.

@@ -36,6 +36,7 @@ pub struct Peer {
     /// Signals that a message is queued, and that none was waiting before.
     unread: Notify,
     closed: Notify,
+    file_gate: tokio::sync::Mutex<()>,
 }
 
 /// What a client has said about itself in `initialize`.
@@ -139,6 +140,7 @@ impl Peer {
             read_from: Notify::new(),
             unread: Notify::new(),
             closed: Notify::new(),
+            file_gate: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -149,6 +151,17 @@ impl Peer {
     /// Returns what the client has said about itself; none before `initialize`.
     pub fn client(&self) -> Option<&Client> {
         self.client.get()
+    }
+
+    /// Returns what requests about files wait for: of one connection they are handled one after the other.
+    pub(crate) fn file_gate(&self) -> &tokio::sync::Mutex<()> {
+        &self.file_gate
+    }
+
+    /// Returns whether nothing more will be sent to the client.
+    pub(crate) fn is_gone(&self) -> bool {
+        let queue = self.lock();
+        queue.closed.is_some() || queue.ending
     }
 
     /// Records what the client says about itself. Returns false if it has introduced itself before.

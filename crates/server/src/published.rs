@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use heddle::commands::OutputStream;
 use jsonschema::Validator;
 use protocol::error::TurnError;
 use protocol::event::Event;
@@ -15,6 +16,7 @@ use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::Value;
 use testkit::reference::NotificationSchema;
 
+use crate::notification::{FoundFile, Notification, OutputOf};
 use crate::turn::{Told, TurnFace};
 
 static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
@@ -129,6 +131,39 @@ fn failures_of_every_class_are_as_published() {
                 check_notification(&serde_json::from_str(&told.line(7)).unwrap());
             }
         }
+    }
+}
+
+#[test]
+fn what_happens_on_the_machine_is_as_published() {
+    let name = || "n".to_owned();
+    let command = OutputOf::Command { process_id: name() };
+    let process = OutputOf::Process { process_handle: name() };
+    let found = FoundFile {
+        root: "/".into(),
+        path: "a/b".into(),
+        match_type: "file",
+        file_name: "b".into(),
+        score: 1,
+        indices: vec![0],
+    };
+    for told in [
+        Notification::FsChanged { watch_id: name(), changed_paths: vec!["/a".into()] },
+        Notification::output(&command, OutputStream::Stdout, "aGk=".into(), true),
+        Notification::output(&process, OutputStream::Stderr, String::new(), false),
+        Notification::ProcessExited {
+            process_handle: name(),
+            exit_code: -1,
+            output_drain_timed_out: false,
+            stdout: String::new(),
+            stdout_cap_reached: false,
+            stderr: String::new(),
+            stderr_cap_reached: true,
+        },
+        Notification::SearchUpdated { session_id: name(), query: name(), files: vec![found] },
+        Notification::SearchCompleted { session_id: name() },
+    ] {
+        check_notification(&serde_json::from_str(&told.line(7)).unwrap());
     }
 }
 

@@ -1,5 +1,9 @@
 //! Parameters of requests.
 
+mod command;
+mod fs;
+mod search;
+
 use std::ops::Range;
 
 use protocol::id::ThreadId;
@@ -9,6 +13,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use self::command::{
+    CommandExec, CommandResize, CommandWrite, Input, OfCommand, OfProcess, ProcessResize,
+    ProcessSpawn, ProcessWrite, Run, TerminalSize,
+};
+pub use self::fs::{
+    AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
+};
+pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
 use crate::message::RpcError;
 
 /// Reads the parameters of a method.
@@ -749,7 +761,8 @@ const EXPERIMENTAL_SETTINGS: &[&str] = &[
     "permissions",
 ];
 
-const UNSUPPORTED: [(&str, &[&str]); 5] = [
+const UNSUPPORTED: [(&str, &[&str]); 6] = [
+    ("command/exec", &["permissionProfile"]),
     ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),

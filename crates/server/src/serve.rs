@@ -29,6 +29,8 @@ pub async fn serve(hub: &Hub, peer: &Arc<Peer>, mut lines: impl Stream<Item = Cu
             cut = lines.next(), if !at_end => {
                 let Some(cut) = cut else {
                     at_end = true;
+                    // Among what was asked are commands that may never end by themselves.
+                    hub.end_work(peer.id());
                     continue;
                 };
                 let Some((id, method, params)) = read(hub, peer, &cut) else { continue };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::Permit;
+use policy::{Permit, Profile};
 use protocol::call::{Call, Report, UserCommand};
 use protocol::item::{Command, CommandSource, ItemBody, Status};
 use protocol::responses::OutputBody;
@@ -58,7 +58,7 @@ impl UserShell {
             // Secrets stay filtered: the model reads what the command prints.
             env: self.workspace.env.clone(),
             io: Io::Pipe,
-            permit: Permit::of_the_user(),
+            permit: Permit::for_user(Profile::full_access()),
             argv: argv.clone(),
             cwd,
         };

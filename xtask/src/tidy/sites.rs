@@ -104,7 +104,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         what: "have a process started",
-        signs: &["Process::spawn(", "Process::spawn_reading("],
+        signs: &["Process::spawn(", "Process::spawn_given("],
         places: &[
             ("crates/tools/src/exec.rs", "the one place for a model: exec_command"),
             ("crates/tools/src/user_shell.rs", "a command that the user runs themselves"),
@@ -114,6 +114,10 @@ const KINDS: &[Kind] = &[
             ),
             ("crates/infer/src/tools/command.rs", "tools of the daemon, which its user declares"),
             ("crates/cli/src/command/sandbox.rs", "the user's own command"),
+            (
+                "crates/heddle/src/commands.rs",
+                "what a host program runs for its user; no model is involved",
+            ),
             ("crates/sandbox/src/prove.rs", "attempts of ours at the sandbox"),
         ],
     },
@@ -154,6 +158,10 @@ const KINDS: &[Kind] = &[
             (
                 "crates/heddle/src/session/safety.rs",
                 "folders of locks, so that a sandbox can hide them",
+            ),
+            (
+                "crates/heddle/src/disk.rs",
+                "what a host program writes for its user; no model is involved",
             ),
             (
                 "crates/heddle/src/transport/exec/prompt.rs",

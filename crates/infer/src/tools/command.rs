@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use policy::{
     ApprovalPolicy, CommandRequest, Grants, Policy, Profile, SandboxMode, Scene, Verdict,
 };
-use sandbox::{Io, Limits, Process, Sandbox, SpawnRequest};
+use sandbox::{Given, Io, Limits, Process, Sandbox, SpawnRequest};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 
@@ -83,7 +83,8 @@ impl Place {
         let said = |error: std::io::Error| error.to_string();
         let (mut ours, theirs) = pipe::pipe().map_err(said)?;
         let theirs = theirs.into_blocking_fd().map_err(said)?;
-        let spawned = Process::spawn_reading(sandbox, &request, Some(theirs)).await;
+        let given = Given { input: Some(theirs), ..Given::default() };
+        let spawned = Process::spawn_given(sandbox, &request, given).await;
         let mut process = spawned.map_err(|error| error.to_string())?;
         let connection = process.connection();
         let write = async move {

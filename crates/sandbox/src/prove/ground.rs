@@ -212,7 +212,7 @@ impl Live {
         let abstract_name = root.display().to_string();
         let named = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name)?)?;
         named.set_nonblocking(true)?;
-        let terminal = pty::open_pair().ok();
+        let terminal = pty::open_pair(None).ok();
         let victim_id = victim.id().cast_signed();
         let ground = Ground {
             prover: std::process::id().cast_signed(),

@@ -420,7 +420,7 @@ fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String
 }
 
 /// Returns the preferences of the server, overridden by the settings of a client.
-fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
+pub(super) fn preferences(base: &Preferences, settings: &Settings) -> Preferences {
     let mut merged = base.clone();
     merged.overrides.extend(settings.overrides());
     if settings.model.is_some() {

@@ -1,0 +1,414 @@
+//! Files of the user's machine, for programs that work on them on behalf of their user.
+//!
+//! What a path leads to may be anything: nothing here waits for a pipe or reads a device, and everything has a bound. All
+//! of it blocks as long as the disk takes, so call it on a thread for blocking work. Not for a model, whose writes go through
+//! the gate of its thread.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use files::{FileError, Kind};
+
+/// Largest file that is read.
+pub const READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Most entries of a directory that are listed.
+pub const ENTRIES_MAX: usize = 100_000;
+/// Most entries below a directory that is copied.
+pub const COPY_ENTRIES_MAX: usize = 100_000;
+
+/// How much of a file is copied before it is asked whether to go on.
+const COPY_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Why something could not be done with a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// What was asked for makes no sense, or is more than this does.
+    #[error("{0}")]
+    Invalid(String),
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Of what a link leads to.
+    pub is_directory: bool,
+    /// Of what a link leads to.
+    pub is_file: bool,
+    /// Whether the path itself is a link.
+    pub is_symlink: bool,
+    /// When it was created, in milliseconds since 1970; 0 if the file system does not say.
+    pub created_ms: i64,
+    /// When it was last written to.
+    pub modified_ms: i64,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, without its directory.
+    pub name: String,
+    /// Of what a link leads to.
+    pub is_directory: bool,
+    /// Of what a link leads to.
+    pub is_file: bool,
+}
+
+/// Reads a file of at most [`READ_BYTES_MAX`] bytes.
+pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
+    files::read(path, READ_BYTES_MAX).map_err(|error| match error {
+        FileError::TooLarge { bytes_max } => {
+            DiskError::Invalid(format!("file is too large to read: limit is {bytes_max} bytes"))
+        }
+        error => not_a_file(error, path),
+    })
+}
+
+/// Creates a file, or replaces the content of one.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let options = &mut File::options();
+    let opened = files::open_with(options.write(true).create(true), path);
+    let mut file = opened.map_err(|error| match error {
+        FileError::NotAFile(Kind::Directory) => ErrorKind::IsADirectory.into(),
+        error => not_a_file(error, path),
+    })?;
+    // Not while it is opened: by then it is not known what it is.
+    file.set_len(0)?;
+    Ok(file.write_all(bytes)?)
+}
+
+/// Creates a directory, and those above it if `recursive`.
+pub fn create_directory(path: &Path, recursive: bool) -> Result<(), DiskError> {
+    let created = if recursive { fs::create_dir_all(path) } else { fs::create_dir(path) };
+    Ok(created?)
+}
+
+/// Returns what is known of a file.
+pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
+    let found = fs::metadata(path)?;
+    let is_symlink = fs::symlink_metadata(path)?.is_symlink();
+    let since_1970 = |time: io::Result<SystemTime>| {
+        let passed = time.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        passed.and_then(|passed| i64::try_from(passed.as_millis()).ok()).unwrap_or_default()
+    };
+    Ok(Metadata {
+        is_directory: found.is_dir(),
+        is_file: found.is_file(),
+        is_symlink,
+        created_ms: since_1970(found.created()),
+        modified_ms: since_1970(found.modified()),
+    })
+}
+
+/// Returns the entries of a directory, by name. Links that lead nowhere are left out.
+pub fn entries(path: &Path) -> Result<Vec<Entry>, DiskError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        // It may be gone by now, too.
+        let Ok(kind) = fs::metadata(entry.path()) else { continue };
+        if found.len() == ENTRIES_MAX {
+            return Err(DiskError::Invalid(format!(
+                "path `{}` has more than {ENTRIES_MAX} entries: list it in another way",
+                path.display()
+            )));
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        found.push(Entry { name, is_directory: kind.is_dir(), is_file: kind.is_file() });
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// Removes a file, a link, or a directory: with all that is in it if `recursive`. What is not there is no error if `force`.
+pub fn remove(path: &Path, recursive: bool, force: bool) -> Result<(), DiskError> {
+    if path.parent().is_none() {
+        return Err(DiskError::Invalid("the root directory is not removed".to_owned()));
+    }
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if force && error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let removed = match (found.is_dir(), recursive) {
+        (true, true) => fs::remove_dir_all(path),
+        (true, false) => fs::remove_dir(path),
+        (false, _) => fs::remove_file(path),
+    };
+    match removed {
+        // Somebody else was faster.
+        Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+/// Copies a file, a link as a link, or a directory with all that is in it if `recursive`. Files that are there are written
+/// over. Before each piece of work it is asked whether to go on.
+pub fn copy(
+    from: &Path,
+    to: &Path,
+    recursive: bool,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(), DiskError> {
+    let found = fs::symlink_metadata(from)?;
+    if found.is_symlink() {
+        return Ok(copy_link(from, to)?);
+    }
+    if found.is_file() {
+        return copy_file(from, to, go_on);
+    }
+    if !found.is_dir() {
+        return Err(DiskError::Invalid(
+            "only regular files, directories and links are copied".to_owned(),
+        ));
+    }
+    if !recursive {
+        return Err(DiskError::Invalid("a directory is copied only with `recursive`".to_owned()));
+    }
+    if settled(to)?.starts_with(from.canonicalize()?) {
+        return Err(DiskError::Invalid(
+            "a directory cannot be copied to itself or one of its descendants".to_owned(),
+        ));
+    }
+    copy_directory(from, to, go_on)
+}
+
+fn copy_directory(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<(), DiskError> {
+    let mut waiting = vec![(from.to_owned(), to.to_owned())];
+    let mut seen = 0;
+    while let Some((from, to)) = waiting.pop() {
+        fs::create_dir_all(&to)?;
+        for entry in fs::read_dir(&from)? {
+            let entry = entry?;
+            seen += 1;
+            if seen > COPY_ENTRIES_MAX {
+                return Err(DiskError::Invalid(format!(
+                    "the directory has more than {COPY_ENTRIES_MAX} entries, of which these were \
+                     copied: copy its parts"
+                )));
+            }
+            let (kind, from, to) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+            if kind.is_dir() {
+                waiting.push((from, to));
+            } else if kind.is_symlink() {
+                copy_link(&from, &to)?;
+            } else if kind.is_file() {
+                copy_file(&from, &to, go_on)?;
+            }
+            // Pipes, sockets and devices are left out.
+        }
+    }
+    Ok(())
+}
+
+fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(fs::read_link(from)?, to)
+}
+
+fn copy_file(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<(), DiskError> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let source = files::open(from).map_err(|error| not_a_file(error, from))?;
+    let options = &mut File::options();
+    let opened = files::open_with(options.write(true).create(true), to);
+    let mut target = opened.map_err(|error| match error {
+        FileError::NotAFile(Kind::Directory) => ErrorKind::IsADirectory.into(),
+        error => not_a_file(error, to),
+    })?;
+    let (ours, theirs) = (source.metadata()?, target.metadata()?);
+    if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) {
+        // To empty it before it is read would lose it.
+        return Ok(());
+    }
+    target.set_len(0)?;
+    loop {
+        if !go_on() {
+            return Err(DiskError::Io(ErrorKind::Interrupted.into()));
+        }
+        if io::copy(&mut (&source).take(COPY_BYTES), &mut target)? == 0 {
+            return Ok(target.set_permissions(ours.permissions())?);
+        }
+    }
+}
+
+/// Resolves the links of a path whose last components need not exist.
+fn settled(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => Ok(settled(parent)?.join(name)),
+                _ => Err(error),
+            }
+        }
+        found => found,
+    }
+}
+
+fn not_a_file(error: FileError, path: &Path) -> DiskError {
+    match error {
+        FileError::Io(error) => error.into(),
+        FileError::NotAFile(Kind::Kernel) => DiskError::Invalid(format!(
+            "path `{}` is a file of the kernel, whose content depends on who reads it",
+            path.display()
+        )),
+        _ => DiskError::Invalid(format!("path `{}` is not a file", path.display())),
+    }
+}
+
+impl From<ErrorKind> for DiskError {
+    /// The error of the system that has this kind, with its text and number.
+    fn from(kind: ErrorKind) -> Self {
+        let errno = match kind {
+            ErrorKind::IsADirectory => rustix::io::Errno::ISDIR,
+            _ => return Self::Io(kind.into()),
+        };
+        Self::Io(errno.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Makes a directory with a file, links, a directory and a pipe.
+    fn ground() -> tempfile::TempDir {
+        let ground = tempfile::tempdir().unwrap();
+        let at = |name: &str| ground.path().join(name);
+        fs::create_dir_all(at("d/sub")).unwrap();
+        fs::write(at("d/a"), "hi").unwrap();
+        fs::write(at("d/sub/b"), "deep").unwrap();
+        symlink("a", at("d/link")).unwrap();
+        symlink("nowhere", at("d/dangling")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, at("d/pipe"), rustix::fs::FileType::Fifo, mode, 0)
+            .unwrap();
+        ground
+    }
+
+    #[track_caller]
+    fn says<T: std::fmt::Debug>(done: Result<T, DiskError>, want: &str) {
+        let said = done.map_or_else(|error| error.to_string(), |_| "done".to_owned());
+        assert!(said.contains(want), "{said}, not {want}");
+    }
+
+    /// Pipes and devices are neither waited for nor written to.
+    #[test]
+    fn nothing_is_waited_for() {
+        let ground = ground();
+        let at = |name: &str| ground.path().join(name);
+        says(read(&at("d/pipe")), "is not a file");
+        says(read(Path::new("/dev/zero")), "is not a file");
+        says(read(Path::new("/proc/self/environ")), "of the kernel");
+        says(read(&at("d")), "is not a file");
+        says(read(&at("none")), "(os error 2)");
+        says(write(&at("d/pipe"), b"x"), "is not a file");
+        says(write(Path::new("/dev/full"), b"x"), "is not a file");
+        says(write(&at("d"), b"x"), "Is a directory (os error 21)");
+        says(copy(&at("d/pipe"), &at("x"), false, &|| true), "only regular files");
+        says(copy(&at("d/a"), &at("d/pipe"), false, &|| true), "is not a file");
+    }
+
+    #[test]
+    fn a_file_has_a_bound() {
+        let ground = ground();
+        let path = ground.path().join("large");
+        File::create(&path).unwrap().set_len(READ_BYTES_MAX + 1).unwrap();
+        says(read(&path), "limit is 33554432 bytes");
+    }
+
+    #[test]
+    fn writes_go_through_links() {
+        let ground = ground();
+        let at = |name: &str| ground.path().join(name);
+        write(&at("d/link"), b"new").unwrap();
+        assert_eq!(read(&at("d/a")).unwrap(), b"new");
+        write(&at("d/a"), b"").unwrap();
+        assert_eq!(read(&at("d/link")).unwrap(), b"");
+        says(write(&at("none/x"), b""), "(os error 2)");
+    }
+
+    #[test]
+    fn what_is_there() {
+        let ground = ground();
+        let at = |name: &str| ground.path().join(name);
+        for (name, want) in [
+            ("d", (true, false, false)),
+            ("d/a", (false, true, false)),
+            ("d/link", (false, true, true)),
+            ("d/pipe", (false, false, false)),
+        ] {
+            let found = metadata(&at(name)).unwrap();
+            assert_eq!((found.is_directory, found.is_file, found.is_symlink), want, "{name}");
+            assert!(found.modified_ms > 1_600_000_000_000, "{found:?}");
+        }
+        says(metadata(&at("d/dangling")), "(os error 2)");
+        let names: Vec<_> = entries(&at("d")).unwrap().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["a", "link", "pipe", "sub"]);
+        says(entries(&at("d/a")), "Not a directory (os error 20)");
+    }
+
+    #[test]
+    fn directories_come_and_go() {
+        let ground = ground();
+        let at = |name: &str| ground.path().join(name);
+        for (name, recursive, want) in [
+            ("p/q", true, "done"),
+            ("p/q", true, "done"),
+            ("p", false, "File exists (os error 17)"),
+            ("n/q", false, "(os error 2)"),
+            ("d/a", true, "File exists (os error 17)"),
+        ] {
+            says(create_directory(&at(name), recursive), want);
+        }
+        for (name, recursive, force, want) in [
+            ("none", true, true, "done"),
+            ("none", true, false, "(os error 2)"),
+            ("d", false, true, "Directory not empty (os error 39)"),
+            ("d/a/x", true, true, "Not a directory (os error 20)"),
+            ("d/dangling", true, false, "done"),
+            ("p/q", false, false, "done"),
+            ("d", true, false, "done"),
+        ] {
+            says(remove(&at(name), recursive, force), want);
+        }
+        says(remove(Path::new("/"), true, true), "not removed");
+    }
+
+    #[test]
+    fn copies() {
+        let ground = ground();
+        let at = |name: &str| ground.path().join(name);
+        for (from, to, recursive, want) in [
+            ("d/a", "a2", false, "done"),
+            ("d/a", "d/a", false, "done"),
+            ("d/a", "d", false, "Is a directory (os error 21)"),
+            ("d/a", "none/a", false, "(os error 2)"),
+            ("d/link", "l2", false, "done"),
+            ("d", "e", false, "only with `recursive`"),
+            ("d", "e", true, "done"),
+            ("d/sub", "e", true, "done"),
+            ("d", "d/inside", true, "itself or one of its descendants"),
+            ("d", "d", true, "itself or one of its descendants"),
+            ("d", "a2", true, "File exists (os error 17)"),
+            ("none", "x", true, "(os error 2)"),
+        ] {
+            says(copy(&at(from), &at(to), recursive, &|| true), want);
+        }
+        // A copy onto itself loses nothing.
+        assert_eq!(read(&at("d/a")).unwrap(), b"hi");
+        assert_eq!(fs::read_link(at("l2")).unwrap(), Path::new("a"));
+        assert_eq!(fs::read_link(at("e/dangling")).unwrap(), Path::new("nowhere"));
+        assert_eq!(read(&at("e/b")).unwrap(), b"deep");
+        assert!(!at("e/pipe").exists());
+        says(copy(&at("d/a"), &at("a3"), false, &|| false), "interrupted");
+        // Through a link, too.
+        symlink("d", at("to_d")).unwrap();
+        says(copy(&at("d"), &at("to_d/x"), true, &|| true), "one of its descendants");
+    }
+}

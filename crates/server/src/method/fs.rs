@@ -1,0 +1,136 @@
+//! Files of the machine: read, written, listed, copied, removed, watched.
+//!
+//! A client is trusted as the user is, so it reaches every file that the user does: what a model wants goes through the gate
+//! of its thread instead. Disks can be slow, so the work is done on threads for it, and of one connection one request after
+//! the other: clients find what they have written.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use heddle::disk::{self, DiskError};
+use serde_json::{Value, json};
+
+use super::{Answered, Call};
+use crate::message::RpcError;
+use crate::request::{
+    Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch as WatchParams, WriteFile,
+};
+
+pub(super) async fn read_file(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+    let read = move || disk::read(of.path.as_path()).map(|bytes| BASE64_STANDARD.encode(bytes));
+    on_disk(call, "fs/readFile", read, |data| json!({"dataBase64": data})).await
+}
+
+pub(super) async fn write_file(call: Call, write: WriteFile) -> Result<Answered, RpcError> {
+    let bytes = BASE64_STANDARD.decode(write.data_base64).map_err(|error| {
+        RpcError::invalid(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
+    })?;
+    on_disk(call, "fs/writeFile", move || disk::write(write.path.as_path(), &bytes), nothing).await
+}
+
+pub(super) async fn make_directory(
+    call: Call,
+    create: CreateDirectory,
+) -> Result<Answered, RpcError> {
+    let CreateDirectory { path, recursive } = create;
+    let create = move || disk::create_directory(path.as_path(), recursive.unwrap_or(true));
+    on_disk(call, "fs/createDirectory", create, nothing).await
+}
+
+pub(super) async fn metadata(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+    on_disk(
+        call,
+        "fs/getMetadata",
+        move || disk::metadata(of.path.as_path()),
+        |found| {
+            json!({
+                "isDirectory": found.is_directory,
+                "isFile": found.is_file,
+                "isSymlink": found.is_symlink,
+                "createdAtMs": found.created_ms,
+                "modifiedAtMs": found.modified_ms,
+            })
+        },
+    )
+    .await
+}
+
+pub(super) async fn read_directory(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+    on_disk(
+        call,
+        "fs/readDirectory",
+        move || disk::entries(of.path.as_path()),
+        |entries| {
+            let entry = |entry: disk::Entry| {
+                json!({
+                    "fileName": entry.name,
+                    "isDirectory": entry.is_directory,
+                    "isFile": entry.is_file,
+                })
+            };
+            json!({"entries": entries.into_iter().map(entry).collect::<Vec<_>>()})
+        },
+    )
+    .await
+}
+
+pub(super) async fn remove(call: Call, remove: Remove) -> Result<Answered, RpcError> {
+    let Remove { path, recursive, force } = remove;
+    let remove =
+        move || disk::remove(path.as_path(), recursive.unwrap_or(true), force.unwrap_or(true));
+    on_disk(call, "fs/remove", remove, nothing).await
+}
+
+pub(super) async fn copy(call: Call, copy: Copy) -> Result<Answered, RpcError> {
+    let Copy { source_path: from, destination_path: to, recursive } = copy;
+    let peer = Arc::clone(&call.peer);
+    let copy = move || {
+        // Nobody waits for the rest when the client is gone.
+        disk::copy(from.as_path(), to.as_path(), recursive, &|| !peer.is_gone())
+    };
+    on_disk(call, "fs/copy", copy, nothing).await
+}
+
+/// Watches a file or directory, also one that is not there yet.
+pub(super) async fn watch(call: Call, watch: WatchParams) -> Result<Answered, RpcError> {
+    let WatchParams { watch_id, path } = watch;
+    let (shown, path) = (path.as_path().display().to_string(), path.into_path());
+    call.hub.watches().add(&call.peer, watch_id, path).await?;
+    Ok(call.answer(&json!({"path": shown})))
+}
+
+pub(super) async fn unwatch(call: Call, unwatch: Unwatch) -> Result<Answered, RpcError> {
+    call.hub.watches().remove(call.peer.id(), unwatch.watch_id).await;
+    Ok(call.answer(&json!({})))
+}
+
+/// Does something on a disk, and answers with what came of it.
+async fn on_disk<T: Send + 'static>(
+    call: Call,
+    method: &str,
+    work: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
+    to_wire: impl FnOnce(T) -> Value,
+) -> Result<Answered, RpcError> {
+    let _turn = call.peer.file_gate().lock().await;
+    // A client that does not read gets no more to read.
+    call.peer.has_room().await;
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|error| RpcError::internal(error.to_string()))?;
+    Ok(call.answer(&to_wire(done.map_err(|error| refused(method, error))?)))
+}
+
+fn nothing((): ()) -> Value {
+    json!({})
+}
+
+fn refused(method: &str, error: DiskError) -> RpcError {
+    match error {
+        // Among these are paths that the system cannot even be asked about.
+        DiskError::Io(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            RpcError::invalid(error.to_string())
+        }
+        DiskError::Io(error) => RpcError::internal(error.to_string()),
+        error => RpcError::invalid(format!("{method}: {error}")),
+    }
+}

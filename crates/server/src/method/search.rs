@@ -1,0 +1,53 @@
+//! `fuzzyFileSearch`: files by parts of their names.
+
+use serde_json::json;
+
+use super::{Answered, Call};
+use crate::message::RpcError;
+use crate::request::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
+use crate::searches::Roots;
+
+pub(super) async fn once(call: Call, search: FileSearch) -> Result<Answered, RpcError> {
+    let FileSearch { query, roots, cancellation_token } = search;
+    check_query(&query)?;
+    let roots = roots_of(&call, roots)?;
+    let found = call.hub.searches().once(call.peer.id(), cancellation_token, &roots, query).await?;
+    Ok(call.answer(&json!({"files": found})))
+}
+
+/// Begins a search whose query changes.
+pub(super) async fn start(call: Call, start: SearchStart) -> Result<Answered, RpcError> {
+    let SearchStart { session_id, roots } = start;
+    if session_id.is_empty() {
+        return Err(RpcError::invalid("sessionId must not be empty"));
+    }
+    if roots.is_empty() {
+        return Err(RpcError::internal(
+            "failed to start fuzzy file search session: at least one search directory is required",
+        ));
+    }
+    let roots = roots_of(&call, roots)?;
+    let session = call.hub.searches().start(&call.peer, session_id, roots)?;
+    let answered = call.answer(&json!({}));
+    call.hub.searches().work(session);
+    Ok(answered)
+}
+
+pub(super) async fn update(call: Call, update: SearchUpdate) -> Result<Answered, RpcError> {
+    check_query(&update.query)?;
+    let session = call.hub.searches().find(call.peer.id(), update.session_id)?;
+    let answered = call.answer(&json!({}));
+    session.ask(update.query);
+    call.hub.searches().work(session);
+    Ok(answered)
+}
+
+pub(super) async fn stop(call: Call, of: OfSearch) -> Result<Answered, RpcError> {
+    call.hub.searches().stop(call.peer.id(), of.session_id);
+    Ok(call.answer(&json!({})))
+}
+
+fn roots_of(call: &Call, names: Vec<String>) -> Result<Roots, RpcError> {
+    check_roots(&names)?;
+    Ok(Roots::new(names, call.hub.heddle().directory()))
+}
