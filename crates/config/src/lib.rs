@@ -30,6 +30,7 @@ mod schema_exact;
 mod section;
 mod settings;
 mod shell_environment;
+mod skill;
 mod strict_form;
 mod strict_json;
 mod tool;
@@ -57,6 +58,7 @@ pub use sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
 pub use schema::{SCHEMA_BYTES_MAX, Schema, SchemaError, VIOLATIONS_MAX, Violation, Violations};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
+pub use skill::{Skill, switch_skill};
 pub use strict_form::{NotStrict, Optional, StrictForm, UNSUPPORTED_MAX, Unsupported, strict_form};
 pub use tool::{
     TOOL_DESCRIPTION_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_SCHEMA_DEPTH_MAX,

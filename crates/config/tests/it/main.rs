@@ -9,6 +9,7 @@ mod load;
 mod overrides;
 mod position;
 mod properties;
+mod skill;
 mod unknown;
 mod view;
 
