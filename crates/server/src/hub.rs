@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle::session::settings::Preferences;
 use heddle::{Heddle, Notice, ThreadId};
@@ -54,6 +54,27 @@ struct Inner {
     /// The name of the first client, which threads are marked with.
     originator: OnceLock<String>,
     ending: AtomicBool,
+    /// Number of requests of clients that are being handled.
+    handling: AtomicUsize,
+    started: Instant,
+}
+
+/// What a server has to do at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Requests of clients that are being handled.
+    pub(crate) requests: usize,
+    /// Loaded threads.
+    pub(crate) threads: usize,
+    /// Turns that run.
+    pub(crate) turns: usize,
+    pub(crate) clients: usize,
+    /// What clients were sent and have not read.
+    pub(crate) unread_bytes: usize,
+    /// What clients were asked and have not answered.
+    pub(crate) questions: usize,
+    /// How long the server has run.
+    pub(crate) uptime: Duration,
 }
 
 /// Requests about one thread are handled one after the other.
@@ -96,6 +117,8 @@ impl Hub {
             }),
             originator: OnceLock::new(),
             ending: AtomicBool::new(false),
+            handling: AtomicUsize::new(0),
+            started: Instant::now(),
         }))
     }
 
@@ -159,6 +182,27 @@ impl Hub {
                 lock(&hub.0.requests).open.retain(|_, request| !is_call(request));
             }
         });
+    }
+
+    /// Counts a request of a client until what is returned is dropped.
+    pub(crate) fn count_request(&self) -> Counted {
+        self.0.handling.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+
+    /// Returns what there is to do at this moment.
+    pub(crate) fn load(&self) -> Load {
+        let threads = self.threads();
+        let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
+        Load {
+            requests: self.0.handling.load(Ordering::Relaxed),
+            threads: threads.len(),
+            turns: threads.iter().filter(|thread| thread.lock().turn_id().is_some()).count(),
+            clients: peers.len(),
+            unread_bytes: peers.iter().map(|peer| peer.unread_bytes()).sum(),
+            questions: lock(&self.0.requests).open.len(),
+            uptime: self.0.started.elapsed(),
+        }
     }
 
     /// Returns the name that new threads are marked with: the first client's.
@@ -368,6 +412,15 @@ pub(crate) struct Reserved(Hub);
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.0.0.opening.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A request of a client that is being handled.
+pub(crate) struct Counted(Hub);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.handling.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -4,6 +4,9 @@
 //! tell clients more after it has answered.
 
 mod about;
+mod account;
+mod config;
+mod extension;
 mod handshake;
 mod model;
 mod open;
@@ -58,13 +61,30 @@ macro_rules! methods {
 }
 
 methods! {
-    "account/read" Stable Nothing => about::account,
+    "account/login/start" Stable request::LoginStart => account::login,
+    "account/logout" Stable Nothing => account::logout,
+    "account/rateLimits/read" Stable Nothing => account::rate_limits,
+    "account/read" Stable Nothing => account::read,
+    "account/usage/read" Stable Nothing => account::usage,
+    "collaborationMode/list" Experimental Nothing => about::collaboration_modes,
+    "config/batchWrite" Stable request::ConfigBatchWrite => config::write_batch,
+    "config/mcpServer/reload" Stable Nothing => extension::reload_mcp,
+    "config/read" Stable request::ConfigRead => config::read,
+    "config/value/write" Stable request::ConfigValueWrite => config::write_value,
     "configRequirements/read" Stable Nothing => about::requirements,
+    "experimentalFeature/enablement/set" Stable request::FeatureEnablement => extension::enable_features,
+    "experimentalFeature/list" Stable request::FeatureList => extension::features,
     "hooks/list" Stable request::Directories => about::hooks,
     "initialize" Stable request::Initialize => handshake::initialize,
-    "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,
+    "mcpServer/resource/read" Stable request::ResourceRead => extension::read_resource,
+    "mcpServer/tool/call" Stable request::ToolCall => extension::call_tool,
+    "mcpServerStatus/list" Stable request::PageOf => extension::mcp_servers,
     "model/list" Stable request::PageOf => model::list,
     "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
+    "permissionProfile/list" Stable request::PageOf => about::permission_profiles,
+    "server/diagnostics" Experimental Nothing => about::diagnostics,
+    "skills/config/write" Stable request::SkillSwitch => extension::switch,
+    "skills/extraRoots/set" Stable request::ExtraRoots => extension::extra_roots,
     "skills/list" Stable request::Directories => about::skills,
     "thread/archive" Stable request::OfThread => thread::archive,
     "thread/compact/start" Stable request::OfThread => turn::compact,
@@ -112,6 +132,7 @@ impl Call {
 /// Handles a request to its end.
 pub(crate) async fn handle(call: Call, method: String, params: Option<Box<RawValue>>) {
     let (peer, id) = (Arc::clone(&call.peer), call.id.clone());
+    let _counted = call.hub.count_request();
     if let Err(error) = dispatch(call, &method, params).await {
         peer.send(&Message::line(refusal(Some(&id), &error)));
     }

@@ -140,6 +140,11 @@ impl Peer {
         self.client.set(client).is_ok()
     }
 
+    /// Returns how many bytes the client still has to read.
+    pub fn unread_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Queues a message, unless the client does not want it.
     pub fn send(&self, message: &Message) {
         let mut queue = self.lock();

@@ -15,6 +15,7 @@ use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::Value;
 use testkit::reference::NotificationSchema;
 
+use crate::notification::Notification;
 use crate::turn::{Told, TurnFace};
 
 static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
@@ -128,6 +129,17 @@ fn failures_of_every_class_are_as_published() {
                 check_notification(&serde_json::from_str(&told.line(7)).unwrap());
             }
         }
+    }
+}
+
+#[test]
+fn what_is_told_about_the_server_is_as_published() {
+    for told in [
+        Notification::AccountUpdated { auth_mode: None, plan_type: None },
+        Notification::SkillsChanged {},
+        Notification::ConfigWarning { summary: "s".into(), details: None },
+    ] {
+        check_notification(&serde_json::from_str(&told.line(7)).unwrap());
     }
 }
 

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod app_server;
+mod app_server_client;
+mod app_server_config;
 mod app_server_sockets;
 mod bad_input;
 mod chat;
