@@ -50,6 +50,8 @@ struct Inner {
     /// Number of threads being opened.
     opening: AtomicUsize,
     gates: Mutex<HashMap<ThreadId, Gate>>,
+    /// Requests about the configuration are handled one after the other, too.
+    config_gate: Gate,
     requests: Mutex<Requests>,
     /// The name of the first client, which threads are marked with.
     originator: OnceLock<String>,
@@ -110,6 +112,7 @@ impl Hub {
             threads: Mutex::default(),
             opening: AtomicUsize::new(0),
             gates: Mutex::default(),
+            config_gate: Gate::default(),
             requests: Mutex::new(Requests {
                 // An answer to a question of an earlier process must not count for one of this.
                 next: i64::try_from(heddle::now_ms()).unwrap_or_default(),
@@ -233,6 +236,12 @@ impl Hub {
             Arc::clone(gates.entry(thread).or_default())
         };
         gate.lock_owned().await
+    }
+
+    /// Waits until no earlier request about the configuration is handled: a client that sends several need not wait for their
+    /// answers.
+    pub(crate) async fn config_gate(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.0.config_gate).lock_owned().await
     }
 
     pub(crate) fn threads(&self) -> Vec<Arc<LoadedThread>> {

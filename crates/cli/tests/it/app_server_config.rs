@@ -87,6 +87,32 @@ fn the_configuration_is_read_and_changed() {
     assert_eq!(model.requests()[1].body["model"], "gpt-new");
 }
 
+/// A client that does not wait for answers has its changes in the order in which it sent them.
+#[test]
+fn changes_are_made_in_their_order() {
+    let (_model, lab, server, runtime) = scene(json!([]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        for n in 0..40 {
+            let params = set("desktop.n", json!(n));
+            let write =
+                json!({"id": format!("w{n}"), "method": "config/value/write", "params": params});
+            ann.send(write).await;
+            ann.send(json!({"id": format!("r{n}"), "method": "config/read", "params": {}})).await;
+        }
+        for n in 0..40 {
+            let read = ann.until(|it| it["id"] == format!("r{n}")).await;
+            assert_eq!(read["result"]["config"]["desktop"]["n"], n);
+        }
+        let edits: Vec<_> = (0..1025).map(|n| set("desktop.n", json!(n))).collect();
+        let error = ann.ask("config/batchWrite", json!({"edits": edits})).await;
+        assert_eq!(error["data"]["config_write_error_code"], "configValidationError", "{error}");
+        let edits = json!({"edits": edits[..1024]});
+        assert_eq!(ann.ask("config/batchWrite", edits).await["status"], "ok");
+    });
+    assert!(text(&lab).ends_with("[desktop]\nn = 1023\n"), "{}", text(&lab));
+}
+
 #[test]
 fn what_would_harm_is_refused() {
     let (_model, lab, server, runtime) = scene(json!([]));

@@ -68,11 +68,13 @@ struct OverriddenMetadata {
 
 pub(super) async fn read(call: Call, read: ConfigRead) -> Result<Answered, RpcError> {
     let hub = call.hub.clone();
+    let gate = hub.config_gate().await;
     // It reads files.
     let view = tokio::task::spawn_blocking(move || {
         config_file::view(hub.heddle().host(), &hub.options().preferences)
     });
     let view = view.await.map_err(|error| RpcError::internal(error.to_string()))?;
+    drop(gate);
     let View { config, origins, layers } = view.map_err(|error| {
         let why = refused(error).message;
         RpcError::internal(format!("failed to read configuration layers: {why}"))
@@ -144,8 +146,11 @@ pub(super) async fn write(
     edits: impl Fn(&Map<String, Value>) -> Result<Vec<Edit>, EditError> + Send + 'static,
 ) -> Result<Written, RpcError> {
     let hub = hub.clone();
+    let gate = hub.config_gate().await;
     // It waits for a lock and for the disk.
     let written = tokio::task::spawn_blocking(move || {
+        // Whoever asked for it may be gone before it is done.
+        let _gate = gate;
         config_file::write(hub.heddle().host(), &hub.options().preferences, &conditions, &edits)
     });
     let written = written.await.map_err(|error| RpcError::internal(error.to_string()))?;
