@@ -72,6 +72,16 @@ impl ConfigError {
         }
     }
 
+    /// Returns what is wrong with which key and what to write instead, without the place: for a text that is in no file.
+    pub fn without_place(&self) -> String {
+        let summary = self.summary();
+        match self {
+            Self::Syntax { .. } | Self::SyntaxJson { .. } => summary,
+            Self::WrongType { key, help, .. } => format!("`{key}` {summary}. {help}"),
+            Self::BadValue { key, help, .. } => format!("`{key}` {summary}. {help}"),
+        }
+    }
+
     /// Returns the dotted path of the key, if parsing got as far as keys.
     pub fn key(&self) -> Option<&str> {
         match self {

@@ -150,7 +150,7 @@ pub(crate) fn to_json(node: &Node) -> Option<serde_json::Value> {
             _ => serde_json::Number::from_f64(*number as f64)?.into(),
         },
         Value::Float(number) => serde_json::Number::from_f64(*number)?.into(),
-        Value::Datetime => return None,
+        Value::Datetime(_) => return None,
         Value::Array(items) => items.iter().map(to_json).collect::<Option<Vec<_>>>()?.into(),
         Value::Table(table) => {
             // In the order of the text: local models write arguments in the order of the schema.

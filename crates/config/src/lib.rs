@@ -1,4 +1,4 @@
-//! Turns configuration text into values: `config.toml` layers and `-c` overrides.
+//! Turns configuration text into values: `config.toml` layers and `-c` overrides; and changes such text.
 //!
 //! Text goes in, and a typed value or an error with its location comes out. This crate opens no file, reads no
 //! environment and expands no path: the caller finds the layers, orders them and resolves what they
@@ -13,6 +13,7 @@
 mod approval;
 mod choice;
 mod daemon;
+mod edit;
 mod error;
 mod json_tree;
 mod limits;
@@ -29,6 +30,7 @@ mod schema_exact;
 mod section;
 mod settings;
 mod shell_environment;
+mod skill;
 mod strict_form;
 mod strict_json;
 mod tool;
@@ -36,9 +38,11 @@ mod tool_manifest;
 mod tools;
 mod tree;
 mod unknown;
+mod view;
 
 pub use approval::{ApprovalPolicy, GranularApproval};
 pub use daemon::{CONTEXT_MIN, Daemon, DaemonTool, SESSIONS_MAX, THREADS_MAX};
+pub use edit::{Edit, EditError, KEY_PARTS_MAX, KeyPath, Merge, apply};
 pub use error::{ConfigError, OverrideError, Warning};
 pub use limits::{OUTPUT_RETRIES_MAX, TurnLimits};
 pub use load::{Layer, LoadedConfig};
@@ -54,6 +58,7 @@ pub use sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
 pub use schema::{SCHEMA_BYTES_MAX, Schema, SchemaError, VIOLATIONS_MAX, Violation, Violations};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
+pub use skill::{Skill, switch_skill};
 pub use strict_form::{NotStrict, Optional, StrictForm, UNSUPPORTED_MAX, Unsupported, strict_form};
 pub use tool::{
     TOOL_DESCRIPTION_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_SCHEMA_DEPTH_MAX,
@@ -62,3 +67,4 @@ pub use tool::{
 pub use tool_manifest::{ManifestFormat, TOOLS_MAX, ToolManifest};
 pub use tools::Tools;
 pub use unknown::{UnknownKey, nearest_name};
+pub use view::{LayerView, Overriding, View};

@@ -35,42 +35,11 @@ impl Config {
         profile: Option<&str>,
         overrides: &[Override],
     ) -> Result<LoadedConfig, ConfigError> {
-        let files = layers.iter().map(|layer| Source { name: &layer.name, text: &layer.text });
-        let options =
-            overrides.iter().map(|option| Source { name: option.name(), text: option.text() });
-        let sources: Vec<Source<'_>> = files.chain(options).collect();
-
-        let mut tree = Table::new();
-        for index in 0..layers.len() {
-            tree::merge(&mut tree, tree::parse(&sources, index)?);
-        }
-        let mut above = Table::new();
-        for (n, option) in overrides.iter().enumerate() {
-            tree::merge(&mut above, option.to_table(layers.len() + n));
-        }
-        // Overrides are merged twice: below the profile, so that they can change or choose it, and on top of
-        // it.
-        tree::merge(&mut tree, above.clone());
-
+        let Merged { sources, tree, missing } = merged(layers, profile, overrides)?;
         let mut notes = Notes::default();
-        let chosen = profile.map(str::to_owned).or_else(|| named_profile(&tree));
-        if let Some(name) = chosen {
-            match find_profile(&tree, &name) {
-                Some(Value::Table(table)) => {
-                    let mut table = table.clone();
-                    table.retain(|key, _| !TOP_LEVEL_ONLY.contains(&key.as_str()));
-                    tree::merge(&mut tree, table);
-                    tree::merge(&mut tree, above);
-                }
-                // Reading the `profiles` table will report what is wrong with it.
-                Some(_) => {}
-                None => {
-                    let known = profile_names(&tree);
-                    notes.warnings.push(Warning::UnknownProfile { name, known });
-                }
-            }
+        if let Some((name, known)) = missing {
+            notes.warnings.push(Warning::UnknownProfile { name, known });
         }
-
         let config = Self::read(Section::new(&sources, Vec::new(), &tree, &mut notes))?;
         let unknown = notes.unknown.into_values().collect();
         if !notes.unsupported.is_empty() {
@@ -79,6 +48,62 @@ impl Config {
         }
         Ok(LoadedConfig { config, warnings: notes.warnings, unknown })
     }
+}
+
+/// Layers, profile and overrides as one tree.
+pub(crate) struct Merged<'a> {
+    /// The layers, then the overrides: what origins in the tree are numbered by.
+    pub(crate) sources: Vec<Source<'a>>,
+    pub(crate) tree: Table,
+    /// The name of a profile that nobody has, and those that there are.
+    missing: Option<(String, Vec<String>)>,
+}
+
+/// Merges layers, profile and overrides, each on top of the one before.
+pub(crate) fn merged<'a>(
+    layers: &'a [Layer],
+    profile: Option<&str>,
+    overrides: &'a [Override],
+) -> Result<Merged<'a>, ConfigError> {
+    let files = layers.iter().map(|layer| Source { name: &layer.name, text: &layer.text });
+    let options =
+        overrides.iter().map(|option| Source { name: option.name(), text: option.text() });
+    let sources: Vec<Source<'_>> = files.chain(options).collect();
+
+    let mut tree = Table::new();
+    for index in 0..layers.len() {
+        tree::merge(&mut tree, tree::parse(&sources, index)?);
+    }
+    let above = flags(overrides, layers.len());
+    // Overrides are merged twice: below the profile, so that they can change or choose it, and on top of
+    // it.
+    tree::merge(&mut tree, above.clone());
+
+    let mut missing = None;
+    let chosen = profile.map(str::to_owned).or_else(|| named_profile(&tree));
+    if let Some(name) = chosen {
+        match find_profile(&tree, &name) {
+            Some(Value::Table(table)) => {
+                let mut table = table.clone();
+                table.retain(|key, _| !TOP_LEVEL_ONLY.contains(&key.as_str()));
+                tree::merge(&mut tree, table);
+                tree::merge(&mut tree, above);
+            }
+            // Reading the `profiles` table will report what is wrong with it.
+            Some(_) => {}
+            None => missing = Some((name, profile_names(&tree))),
+        }
+    }
+    Ok(Merged { sources, tree, missing })
+}
+
+/// Merges overrides, which are numbered from `first` on.
+pub(crate) fn flags(overrides: &[Override], first: usize) -> Table {
+    let mut above = Table::new();
+    for (n, option) in overrides.iter().enumerate() {
+        tree::merge(&mut above, option.to_table(first + n));
+    }
+    above
 }
 
 fn named_profile(tree: &Table) -> Option<String> {

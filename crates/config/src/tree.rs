@@ -55,8 +55,8 @@ pub(crate) enum Value {
     /// No setting is one, but schemas of tools have them.
     Float(f64),
     Boolean(bool),
-    /// No setting is a date, so its value is not kept.
-    Datetime,
+    /// No setting is a date; it is shown as it was written.
+    Datetime(String),
     Array(Vec<Node>),
     Table(Table),
     /// Only JSON has it.
@@ -70,7 +70,7 @@ impl Value {
             Self::Integer(_) => "an integer",
             Self::Float(_) => "a number with a fraction",
             Self::Boolean(_) => "a boolean",
-            Self::Datetime => "a date or time",
+            Self::Datetime(_) => "a date or time",
             Self::Array(_) => "a list",
             Self::Table(_) => "a table",
             Self::Null => "null",
@@ -144,7 +144,7 @@ fn node(span: Range<usize>, value: DeValue<'_>, source: usize, offset: usize) ->
             Value::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
         }
         DeValue::Boolean(on) => Value::Boolean(on),
-        DeValue::Datetime(_) => Value::Datetime,
+        DeValue::Datetime(time) => Value::Datetime(time.to_string()),
         DeValue::Array(items) => {
             let items = items.into_iter().map(|item| {
                 let span = item.span();

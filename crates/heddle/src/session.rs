@@ -4,6 +4,7 @@
 //! runs it on a thread for blocking work.
 
 pub(crate) mod assemble;
+pub mod config_file;
 pub mod given;
 pub mod host;
 pub(crate) mod host_tools;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle::session::settings::Preferences;
 use heddle::{Heddle, Notice, ThreadId};
@@ -53,6 +53,8 @@ struct Inner {
     /// Number of threads being opened.
     opening: AtomicUsize,
     gates: Mutex<HashMap<ThreadId, Gate>>,
+    /// Requests about the configuration are handled one after the other, too.
+    config_gate: Gate,
     requests: Mutex<Requests>,
     /// The name of the first client; it becomes the originator of new threads.
     originator: OnceLock<String>,
@@ -60,6 +62,27 @@ struct Inner {
     watches: Watches,
     processes: Arc<Processes>,
     searches: Arc<Searches>,
+    /// Number of requests of clients that are being handled.
+    handling: AtomicUsize,
+    started: Instant,
+}
+
+/// What a server has to do at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Requests of clients that are being handled.
+    pub(crate) requests: usize,
+    /// Loaded threads.
+    pub(crate) threads: usize,
+    /// Turns that run.
+    pub(crate) turns: usize,
+    pub(crate) clients: usize,
+    /// What clients were sent and have not read.
+    pub(crate) unread_bytes: usize,
+    /// What clients were asked and have not answered.
+    pub(crate) questions: usize,
+    /// How long the server has run.
+    pub(crate) uptime: Duration,
 }
 
 /// Held while a request about a thread is handled, so that such requests are handled one after the other.
@@ -95,6 +118,7 @@ impl Hub {
             threads: Mutex::default(),
             opening: AtomicUsize::new(0),
             gates: Mutex::default(),
+            config_gate: Gate::default(),
             requests: Mutex::new(Requests {
                 // A late answer to a request of an earlier process must not count for a request of this one.
                 next: i64::try_from(heddle::now_ms()).unwrap_or_default(),
@@ -105,6 +129,8 @@ impl Hub {
             watches: Watches::default(),
             processes: Arc::default(),
             searches: Arc::default(),
+            handling: AtomicUsize::new(0),
+            started: Instant::now(),
         }))
     }
 
@@ -193,6 +219,27 @@ impl Hub {
         });
     }
 
+    /// Counts a request of a client until what is returned is dropped.
+    pub(crate) fn count_request(&self) -> Counted {
+        self.0.handling.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+
+    /// Returns what there is to do at this moment.
+    pub(crate) fn load(&self) -> Load {
+        let threads = self.threads();
+        let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
+        Load {
+            requests: self.0.handling.load(Ordering::Relaxed),
+            threads: threads.len(),
+            turns: threads.iter().filter(|thread| thread.lock().turn_id().is_some()).count(),
+            clients: peers.len(),
+            unread_bytes: peers.iter().map(|peer| peer.unread_bytes()).sum(),
+            questions: lock(&self.0.requests).open.len(),
+            uptime: self.0.started.elapsed(),
+        }
+    }
+
     /// Returns the originator of new threads: the name of the first client.
     pub(crate) fn originator(&self, name: &str) -> &str {
         self.0.originator.get_or_init(|| name.to_owned())
@@ -220,6 +267,12 @@ impl Hub {
             Arc::clone(gates.entry(thread).or_default())
         };
         gate.lock_owned().await
+    }
+
+    /// Waits until no earlier request about the configuration is handled: a client that sends several need not wait for their
+    /// answers.
+    pub(crate) async fn config_gate(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.0.config_gate).lock_owned().await
     }
 
     pub(crate) fn threads(&self) -> Vec<Arc<LoadedThread>> {
@@ -402,6 +455,15 @@ pub(crate) struct Reserved(Hub);
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.0.0.opening.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A request of a client that is being handled.
+pub(crate) struct Counted(Hub);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.handling.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
-/// A parameter has a value that makes no sense.
+/// A parameter has a value that makes no sense, or two contradict each other.
 pub const INVALID_PARAMS: i64 = -32602;
 /// The server is busy: try again later.
 pub const OVERLOADED: i64 = -32001;
@@ -154,22 +154,49 @@ pub struct RpcError {
     pub code: i64,
     /// A sentence for people.
     pub message: String,
+    /// More for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<ErrorData>,
+}
+
+/// What programs need to know of an error besides its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorData {
+    pub config_write_error_code: ConfigWriteErrorCode,
+}
+
+/// Why the configuration was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ConfigWriteErrorCode {
+    /// Only the user's file can be changed, and it may be read-only, too.
+    ConfigLayerReadonly,
+    /// The file says something else than the client has seen.
+    ConfigVersionConflict,
+    /// The edit is not possible, or the configuration would be invalid.
+    ConfigValidationError,
 }
 
 impl RpcError {
     /// The request is invalid, or not possible now.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self { code: INVALID_REQUEST, message: message.into() }
+        Self { code: INVALID_REQUEST, message: message.into(), data: None }
     }
 
-    /// A parameter has a value that makes no sense.
+    /// A parameter has a value that makes no sense, or two contradict each other.
     pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self { code: INVALID_PARAMS, message: message.into() }
+        Self { code: INVALID_PARAMS, message: message.into(), data: None }
+    }
+
+    /// The configuration was not changed.
+    pub fn config_write(code: ConfigWriteErrorCode, message: impl Into<String>) -> Self {
+        let data = Some(ErrorData { config_write_error_code: code });
+        Self { data, ..Self::invalid(message) }
     }
 
     /// Creates the error of a failure that the client cannot avoid with another request.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self { code: INTERNAL, message: message.into() }
+        Self { code: INTERNAL, message: message.into(), data: None }
     }
 
     /// Creates the error of a method that this build does not have, with the code that clients of this protocol expect.
@@ -186,7 +213,7 @@ impl RpcError {
 
     /// Creates the error of a server that is busy.
     pub fn overloaded(message: impl Into<String>) -> Self {
-        Self { code: OVERLOADED, message: message.into() }
+        Self { code: OVERLOADED, message: message.into(), data: None }
     }
 }
 
@@ -229,7 +256,9 @@ const METHOD_CHARS_SHOWN: usize = 100;
 
 #[cfg(test)]
 mod tests {
-    use super::{Envelope, Incoming, RequestId, RpcError, Unreadable, answer, refusal};
+    use super::{
+        ConfigWriteErrorCode, Envelope, Incoming, RequestId, RpcError, Unreadable, answer, refusal,
+    };
 
     #[track_caller]
     fn check(line: &str, want: &str) {
@@ -308,6 +337,11 @@ mod tests {
         assert_eq!(
             refusal(Some(&RequestId::Number(3)), &error),
             r#"{"error":{"code":-32600,"message":"Invalid request: unknown variant `no/such`"},"id":3}"#
+        );
+        let error = RpcError::config_write(ConfigWriteErrorCode::ConfigVersionConflict, "m");
+        assert_eq!(
+            refusal(None, &error),
+            r#"{"error":{"code":-32600,"message":"m","data":{"config_write_error_code":"configVersionConflict"}},"id":null}"#
         );
         assert!(RpcError::unknown_method(&"é".repeat(5000)).message.len() < 300);
     }

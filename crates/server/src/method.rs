@@ -4,7 +4,10 @@
 //! error. It may send notifications after it has answered.
 
 mod about;
+mod account;
 mod command;
+mod config;
+mod extension;
 mod fs;
 mod handshake;
 mod model;
@@ -63,12 +66,23 @@ macro_rules! methods {
 }
 
 methods! {
-    "account/read" Stable Nothing => about::account,
+    "account/login/start" Stable request::LoginStart => account::login,
+    "account/logout" Stable Nothing => account::logout,
+    "account/rateLimits/read" Stable Nothing => account::rate_limits,
+    "account/read" Stable Nothing => account::read,
+    "account/usage/read" Stable Nothing => account::usage,
+    "collaborationMode/list" Experimental Nothing => about::collaboration_modes,
     "command/exec" Stable request::CommandExec => command::exec,
     "command/exec/resize" Stable request::CommandResize => command::resize,
     "command/exec/terminate" Stable request::OfCommand => command::terminate,
     "command/exec/write" Stable request::CommandWrite => command::write,
+    "config/batchWrite" Stable request::ConfigBatchWrite => config::write_batch,
+    "config/mcpServer/reload" Stable Nothing => extension::reload_mcp,
+    "config/read" Stable request::ConfigRead => config::read,
+    "config/value/write" Stable request::ConfigValueWrite => config::write_value,
     "configRequirements/read" Stable Nothing => about::requirements,
+    "experimentalFeature/enablement/set" Stable request::FeatureEnablement => extension::enable_features,
+    "experimentalFeature/list" Stable request::FeatureList => extension::features,
     "fs/copy" Stable request::Copy => fs::copy,
     "fs/createDirectory" Stable request::CreateDirectory => fs::make_directory,
     "fs/getMetadata" Stable request::OfPath => fs::metadata,
@@ -84,13 +98,19 @@ methods! {
     "fuzzyFileSearch/sessionUpdate" Experimental request::SearchUpdate => search::update,
     "hooks/list" Stable request::Directories => about::hooks,
     "initialize" Stable request::Initialize => handshake::initialize,
-    "mcpServerStatus/list" Stable request::PageOf => about::mcp_servers,
+    "mcpServer/resource/read" Stable request::ResourceRead => extension::read_resource,
+    "mcpServer/tool/call" Stable request::ToolCall => extension::call_tool,
+    "mcpServerStatus/list" Stable request::PageOf => extension::mcp_servers,
     "model/list" Stable request::PageOf => model::list,
     "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
+    "permissionProfile/list" Stable request::PageOf => about::permission_profiles,
     "process/kill" Experimental request::OfProcess => process::kill,
     "process/resizePty" Experimental request::ProcessResize => process::resize,
     "process/spawn" Experimental request::ProcessSpawn => process::spawn,
     "process/writeStdin" Experimental request::ProcessWrite => process::write,
+    "server/diagnostics" Experimental Nothing => about::diagnostics,
+    "skills/config/write" Stable request::SkillSwitch => extension::switch,
+    "skills/extraRoots/set" Stable request::ExtraRoots => extension::extra_roots,
     "skills/list" Stable request::Directories => about::skills,
     "thread/archive" Stable request::OfThread => thread::archive,
     "thread/backgroundTerminals/clean" Experimental request::OfThread => terminals::clean,
@@ -148,6 +168,7 @@ impl Call {
 /// Handles a request; if that fails, sends the error.
 pub(crate) async fn handle(call: Call, method: String, params: Option<Box<RawValue>>) {
     let (peer, id) = (Arc::clone(&call.peer), call.id.clone());
+    let _counted = call.hub.count_request();
     if let Err(error) = dispatch(call, &method, params).await {
         peer.send(&Message::line(refusal(Some(&id), &error)));
     }

@@ -140,6 +140,12 @@ pub enum Notification {
     /// Something in the configuration may not have the effect that the user expects.
     #[serde(rename = "configWarning")]
     ConfigWarning { summary: String, details: Option<String> },
+    /// Another account pays, or none.
+    #[serde(rename = "account/updated")]
+    AccountUpdated { auth_mode: Option<String>, plan_type: Option<String> },
+    /// The list of skills may be another one.
+    #[serde(rename = "skills/changed")]
+    SkillsChanged {},
 }
 
 impl Notification {
@@ -177,6 +183,8 @@ impl Notification {
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
             Self::ConfigWarning { .. } => "configWarning",
+            Self::AccountUpdated { .. } => "account/updated",
+            Self::SkillsChanged {} => "skills/changed",
         }
     }
 

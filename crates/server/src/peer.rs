@@ -169,6 +169,11 @@ impl Peer {
         self.client.set(client).is_ok()
     }
 
+    /// Returns how many bytes the client still has to read.
+    pub fn unread_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Queues a message. Notifications are dropped before `initialize`, and if the client has opted out of them.
     pub fn send(&self, message: &Message) {
         let mut queue = self.lock();

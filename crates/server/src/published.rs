@@ -168,6 +168,17 @@ fn what_happens_on_the_machine_is_as_published() {
 }
 
 #[test]
+fn what_is_told_about_the_server_is_as_published() {
+    for told in [
+        Notification::AccountUpdated { auth_mode: None, plan_type: None },
+        Notification::SkillsChanged {},
+        Notification::ConfigWarning { summary: "s".into(), details: None },
+    ] {
+        check_notification(&serde_json::from_str(&told.line(7)).unwrap());
+    }
+}
+
+#[test]
 fn what_is_not_published_is_noticed() {
     for line in [
         serde_json::json!({"method": "turn/began", "params": {}}),

@@ -1,6 +1,9 @@
 //! Parameters of requests.
 
+mod account;
 mod command;
+mod config;
+mod extension;
 mod fs;
 mod search;
 
@@ -21,6 +24,14 @@ pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
+pub use account::{Dropped, LoginStart};
+pub use config::{
+    ConfigBatchWrite, ConfigEdit, ConfigRead, ConfigValueWrite, MergeStrategy, WriteConditions,
+};
+pub use extension::{
+    ExtraRoots, FeatureEnablement, FeatureList, ResourceRead, SkillSwitch, ToolCall,
+};
+
 use crate::message::RpcError;
 
 /// Reads the parameters of a method.
@@ -30,8 +41,10 @@ pub fn read_params<T: DeserializeOwned>(
     experimental: bool,
 ) -> Result<T, RpcError> {
     let params = params.ok_or_else(|| invalid("missing field `params`"))?;
+    let none = params.get() == "null" && MAY_BE_NULL.contains(&method);
     // Serde would also accept lists as structures; those are not valid parameters.
-    let fields: Map<String, Value> = serde_json::from_str(params.get()).map_err(invalid)?;
+    let fields: Map<String, Value> =
+        serde_json::from_str(if none { "{}" } else { params.get() }).map_err(invalid)?;
     if !experimental {
         refuse_experimental(method, &fields)?;
     }
@@ -700,6 +713,14 @@ fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::
     text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
+fn optional_thread_id<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ThreadId>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let parsed = text.map(|text| text.parse()).transpose();
+    parsed.map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
+}
+
 /// Refuses parts of the user's input that are meant for the model and that this build cannot pass on.
 pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     let skill = input.iter().find_map(|part| match part {
@@ -743,6 +764,15 @@ fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), 
     }
     Ok(())
 }
+
+/// Methods whose parameters may be null, as they take none.
+const MAY_BE_NULL: [&str; 5] = [
+    "account/logout",
+    "account/rateLimits/read",
+    "account/usage/read",
+    "config/mcpServer/reload",
+    "configRequirements/read",
+];
 
 const EXPERIMENTAL: [(&str, &[&str]); 4] = [
     ("thread/start", EXPERIMENTAL_SETTINGS),
@@ -835,6 +865,44 @@ mod tests {
         assert!(check_input(&[skill]).unwrap_err().message.contains("no skills yet"));
         let missing = read_params::<Nothing>("model/list", None, true).unwrap_err();
         assert_eq!(missing.message, "Invalid request: missing field `params`");
+    }
+
+    #[test]
+    fn parameters_that_are_null() {
+        let null = to_raw_value(&Value::Null).unwrap();
+        let read = |method| read_params::<Nothing>(method, Some(&null), true).map(drop);
+        assert_eq!(read("account/logout"), Ok(()));
+        assert!(read("server/diagnostics").unwrap_err().message.contains("invalid type: null"));
+    }
+
+    #[test]
+    fn the_configuration_and_what_extends_the_agent() {
+        let write = |value: Value| {
+            let edit = json!({"keyPath": "a", "value": value, "mergeStrategy": "upsert"});
+            parse::<ConfigValueWrite>("config/value/write", &edit)
+        };
+        assert_eq!(write(Value::Null).unwrap().edit.value, Value::Null);
+        assert_eq!(write(json!(1.0)).unwrap().edit.value, json!(1.0));
+        let none = WriteConditions::default();
+        assert_eq!(write(json!({"b": [u64::MAX, -1]})).unwrap().conditions, none);
+        let method = "config/value/write";
+        refused::<ConfigValueWrite>(method, json!({"keyPath": "a", "value": 1}), "mergeStrategy");
+        let missing = json!({"keyPath": "a", "mergeStrategy": "replace"});
+        refused::<ConfigValueWrite>(method, missing, "missing field `value`");
+        refused::<ConfigBatchWrite>("config/batchWrite", json!({}), "missing field `edits`");
+        refused::<ConfigRead>("config/read", json!({"cwd": 3}), "expected a string");
+        let enablement = json!({"enablement": {"a": 3}});
+        refused::<FeatureEnablement>("experimentalFeature/enablement/set", enablement, "boolean");
+        refused::<ExtraRoots>("skills/extraRoots/set", json!({"extraRoots": ["a"]}), "relative");
+        let switch = json!({"enabled": true, "path": "a".repeat(5000)});
+        let error = parse::<SkillSwitch>("skills/config/write", &switch).unwrap_err();
+        assert!(error.message.contains("relative") && error.message.len() < 300, "{error}");
+        refused::<ResourceRead>("mcpServer/resource/read", json!({"server": "s"}), "uri");
+        refused::<LoginStart>("account/login/start", json!({"type": "apiKey"}), "apiKey");
+        refused::<LoginStart>("account/login/start", json!({"type": "x"}), "variant `x`");
+        let key = json!({"type": "apiKey", "apiKey": "sk"});
+        let login: LoginStart = parse("account/login/start", &key).unwrap();
+        assert_eq!(login, LoginStart::ApiKey { api_key: Dropped });
     }
 
     #[test]

@@ -175,6 +175,10 @@ const KINDS: &[Kind] = &[
                 "removes an index that is damaged; it can be made again",
             ),
             ("crates/server/src/transport/socket.rs", "the socket that a person names"),
+            (
+                "crates/heddle/src/session/config_file.rs",
+                "config.toml, when a client changes a setting",
+            ),
             ("crates/store/src/disk.rs", "the logs of threads, and what is kept beside them"),
             ("crates/staging/src/area.rs", "the staging area: files that a user attaches"),
             ("crates/staging/src/clean_up.rs", "removes what was staged, and no thread refers to"),

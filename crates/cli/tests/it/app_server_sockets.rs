@@ -678,6 +678,9 @@ fn settings_change_before_the_first_turn() {
 fn the_guide_lists_the_methods() {
     let guide = include_str!("../../../../docs/app-server.md");
     for method in server::METHODS {
-        assert!(guide.contains(&format!("`{}`", method.name)), "{} is missing", method.name);
+        let (name, starred) = (format!("`{}`", method.name), format!("`{}`*", method.name));
+        assert!(guide.contains(&name), "{} is missing", method.name);
+        let experimental = method.stability == server::Stability::Experimental;
+        assert_eq!(guide.contains(&starred), experimental, "{}", method.name);
     }
 }

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod accepted;
+mod edit;
 mod errors;
 mod load;
 mod overrides;
 mod position;
 mod properties;
+mod skill;
 mod unknown;
+mod view;
 
 use config::{Layer, Override};
 

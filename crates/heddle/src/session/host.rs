@@ -50,6 +50,14 @@ impl HostEnv {
     }
 }
 
+/// Returns how much memory this process has, if the system says so.
+pub fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
 /// Returns the home directory. Paths need not be valid UTF-8.
 fn home(var: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
     let set = |name: &str| var(name).filter(|value| !value.is_empty());

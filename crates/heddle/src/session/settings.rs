@@ -78,22 +78,10 @@ pub(crate) const MODEL_DEFAULT: &str = "gpt-5.5";
 
 /// Reads config.toml and applies the preferences.
 pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error> {
-    let overrides = preferences
-        .overrides
-        .iter()
-        .map(|text| Override::parse(text))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Error::settings)?;
-    let mut layers = Vec::new();
-    let mut profile_file = false;
-    if !preferences.ignore_file {
-        layers.extend(layer(&host.home.join("config.toml"))?);
-        if let Some(name) = &preferences.profile {
-            let found = layer(&host.home.join(format!("{name}.config.toml")))?;
-            profile_file = found.is_some();
-            layers.extend(found);
-        }
-    }
+    let overrides = overrides(&preferences)?;
+    let Layers { user, profile } = layers(host, &preferences)?;
+    let profile_file = profile.is_some();
+    let layers: Vec<_> = user.into_iter().chain(profile).collect();
     let LoadedConfig { mut config, warnings, unknown } =
         Config::load(&layers, preferences.profile.as_deref(), &overrides)
             .map_err(Error::settings)?;
@@ -147,6 +135,39 @@ pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error>
     Ok(Settings { config, warnings: unused, preferences })
 }
 
+/// The files of the settings, as far as they exist.
+pub(crate) struct Layers {
+    pub(crate) user: Option<Layer>,
+    /// The file of the profile.
+    pub(crate) profile: Option<Layer>,
+}
+
+/// Reads the files of the settings.
+pub(crate) fn layers(host: &HostEnv, preferences: &Preferences) -> Result<Layers, Error> {
+    if preferences.ignore_file {
+        return Ok(Layers { user: None, profile: None });
+    }
+    let user = layer(&user_file(host))?;
+    let profile = profile_file(host, preferences).map(|file| layer(&file)).transpose()?.flatten();
+    Ok(Layers { user, profile })
+}
+
+/// Returns the path of the user's settings.
+pub(crate) fn user_file(host: &HostEnv) -> PathBuf {
+    host.home.join("config.toml")
+}
+
+/// Returns the path of the file that the profile may have.
+pub(crate) fn profile_file(host: &HostEnv, preferences: &Preferences) -> Option<PathBuf> {
+    preferences.profile.as_ref().map(|name| host.home.join(format!("{name}.config.toml")))
+}
+
+/// Parses the single settings of the caller.
+pub(crate) fn overrides(preferences: &Preferences) -> Result<Vec<Override>, Error> {
+    let parsed = preferences.overrides.iter().map(|text| Override::parse(text));
+    parsed.collect::<Result<_, _>>().map_err(Error::settings)
+}
+
 /// Returns the names of profiles that are files of their own.
 fn profile_files(home: &Path) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
@@ -175,7 +196,7 @@ const PROFILE_FILES_MAX: usize = 10_000;
 const PROFILES_SHOWN_MAX: usize = 20;
 
 /// Longest settings file, in bytes.
-const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(crate) const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 fn layer(path: &Path) -> Result<Option<Layer>, Error> {
     let name = path.display().to_string();

@@ -1,0 +1,482 @@
+//! config.toml, for programs that show it and change it: what holds and where it is from, and changes that lose nothing.
+//!
+//! What an edit comes to is decided in `config`. Here are the files: a change is made under a lock, to what the file says at
+//! that moment, and takes the place of the file as a whole.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use config::{Config, ConfigError, Layer, Override, Overriding};
+pub use config::{Edit, EditError, KeyPath, Merge, Skill, switch_skill};
+use files::FileError;
+use policy::SandboxMode;
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::session::host::HostEnv;
+use crate::session::local;
+use crate::session::settings::{self, CONFIG_BYTES_MAX, Layers, Preferences};
+
+/// What the settings say together, and each layer by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// What holds, with defaults; a setting that nobody has set and that has none is null.
+    pub config: Map<String, Value>,
+    /// For each value that is no table, by its path: its layer, as an index of `layers`.
+    pub origins: BTreeMap<String, usize>,
+    /// The lowest first.
+    pub layers: Vec<ViewedLayer>,
+}
+
+/// One layer of the settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewedLayer {
+    /// Which one it is.
+    pub id: LayerId,
+    /// What it says.
+    pub config: Map<String, Value>,
+}
+
+/// Which layer, and which version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerId {
+    /// Where it is from.
+    pub source: LayerSource,
+    /// The same as long as it says the same; comments and spacing do not count.
+    pub version: String,
+}
+
+/// Where a layer is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerSource {
+    /// A file of the user, which may be that of a profile and need not exist.
+    User {
+        /// Its path.
+        file: PathBuf,
+        /// The name of the profile that it is for.
+        profile: Option<String>,
+    },
+    /// What the program was started with.
+    Flags,
+}
+
+/// Under which conditions a change is made.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// The version that the file must have.
+    pub version: Option<String>,
+    /// The file that the caller means; only the user's can be changed.
+    pub file: Option<PathBuf>,
+}
+
+/// Makes edits of what the file says.
+pub type MakeEdits<'a> = dyn Fn(&Map<String, Value>) -> Result<Vec<Edit>, EditError> + 'a;
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The file that was changed.
+    pub file: PathBuf,
+    /// The version of the file from now on.
+    pub version: String,
+    /// Why the first of the edits that has no effect has none.
+    pub overridden: Option<Overridden>,
+    /// Settings that were new, and that nothing reads.
+    pub warnings: Vec<String>,
+}
+
+/// Why an edit has no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overridden {
+    /// For a person.
+    pub message: String,
+    /// The layer that says something else.
+    pub by: LayerId,
+    /// What holds instead.
+    pub effective: Value,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The edit is not possible, or the settings would be invalid: ask for something else.
+    #[error("{0}")]
+    Invalid(String),
+    /// The file says something else than the caller has seen: read it again.
+    #[error("Configuration was modified since last read. Fetch latest version and retry.")]
+    Conflict,
+    /// This file cannot be changed from here.
+    #[error("{0}")]
+    ReadOnly(String),
+    /// The file cannot be read or written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Reads the settings of a host as they are shown.
+pub fn view(host: &HostEnv, preferences: &Preferences) -> Result<View, Error> {
+    let layers = settings::layers(host, preferences)?;
+    View::of(host, preferences, layers)
+}
+
+/// Changes config.toml. The edits are made of what it says at that moment, all or none of them, and nobody else who changes it
+/// in this way does so meanwhile.
+pub fn write(
+    host: &HostEnv,
+    preferences: &Preferences,
+    conditions: &Conditions,
+    edits: &MakeEdits<'_>,
+) -> Result<Written, WriteError> {
+    let file = settings::user_file(host);
+    if preferences.ignore_file {
+        return Err(WriteError::ReadOnly(
+            "config.toml is not used here, so it is not changed".into(),
+        ));
+    }
+    if conditions.file.as_ref().is_some_and(|wanted| plain(wanted) != plain(&file)) {
+        let shown = file.display();
+        return Err(WriteError::ReadOnly(format!(
+            "Only writes to the user config are allowed: leave filePath out, or give {shown}"
+        )));
+    }
+    let _lock = lock(&host.home)?;
+    for _ in 0..ATTEMPTS_MAX {
+        let place = Place::find(&file)?;
+        let before = place.read()?;
+        let layer =
+            Layer { name: file.display().to_string(), text: before.clone().unwrap_or_default() };
+        let old = config::View::new(std::slice::from_ref(&layer), None, &[]).map_err(unreadable)?;
+        if conditions.version.as_ref().is_some_and(|wanted| *wanted != old.layers[0].version) {
+            return Err(WriteError::Conflict);
+        }
+        let edits = edits(&old.layers[0].config).map_err(invalid)?;
+        let text = config::apply(&layer, &edits).map_err(|error| match error {
+            EditError::Syntax(error) => unreadable(error),
+            error @ EditError::Unfaithful { .. } => WriteError::Failed(error.to_string()),
+            error => invalid(error),
+        })?;
+        let new = Layer { name: layer.name.clone(), text };
+        let warnings = check(&layer, &new, preferences.strict)?;
+        if new.text != layer.text && !place.replace(&new.text, before.as_deref())? {
+            continue;
+        }
+        return written(host, preferences, file, new, &edits, warnings);
+    }
+    let shown = file.display();
+    Err(WriteError::Failed(format!("{shown} is changed by others all the time: try again")))
+}
+
+/// Says what came of a change.
+fn written(
+    host: &HostEnv,
+    preferences: &Preferences,
+    file: PathBuf,
+    new: Layer,
+    edits: &[Edit],
+    warnings: Vec<String>,
+) -> Result<Written, WriteError> {
+    let failed = |error: Error| WriteError::Failed(error.to_string());
+    let profile = settings::layers(host, preferences).map_err(failed)?.profile;
+    let layers = Layers { user: Some(new), profile };
+    let (view, sources) = together(host, preferences, layers).map_err(failed)?;
+    let id = |layer: usize| LayerId {
+        source: sources[layer].clone(),
+        version: view.layers[layer].version.clone(),
+    };
+    let overriding = edits.iter().find_map(|edit| view.overriding(USER, &edit.path));
+    let overridden = overriding.map(|Overriding { layer, effective }| {
+        let by = id(layer);
+        let message = match &by.source {
+            LayerSource::Flags => "Overridden by session flags".to_owned(),
+            LayerSource::User { .. } if layer == USER => "Overridden by its profile".to_owned(),
+            LayerSource::User { file, .. } => format!("Overridden by {}", file.display()),
+        };
+        Overridden { message, by, effective }
+    });
+    Ok(Written { file, version: id(USER).version, overridden, warnings })
+}
+
+/// The index of the user's file among the layers.
+const USER: usize = 0;
+
+impl View {
+    fn of(host: &HostEnv, preferences: &Preferences, layers: Layers) -> Result<Self, Error> {
+        let (view, sources) = together(host, preferences, layers)?;
+        let config = view.with_defaults();
+        let config::View { origins, layers, .. } = view;
+        let layers = layers.into_iter().zip(sources).map(|(layer, source)| ViewedLayer {
+            id: LayerId { source, version: layer.version },
+            config: layer.config,
+        });
+        Ok(Self { config, origins, layers: layers.collect() })
+    }
+}
+
+/// Puts the layers together: the user's file, that of the profile if there is one, and what the program was started with.
+fn together(
+    host: &HostEnv,
+    preferences: &Preferences,
+    layers: Layers,
+) -> Result<(config::View, Vec<LayerSource>), Error> {
+    let flags = flags(preferences)?;
+    let file = settings::user_file(host);
+    // A file that does not exist says nothing, and can be written.
+    let user = layers.user.unwrap_or_else(|| {
+        let name = file.display().to_string();
+        Layer { name, text: String::new() }
+    });
+    let mut sources = vec![LayerSource::User { file, profile: None }];
+    let mut all = vec![user];
+    if let (Some(layer), Some(file)) = (layers.profile, settings::profile_file(host, preferences)) {
+        sources.push(LayerSource::User { file, profile: preferences.profile.clone() });
+        all.push(layer);
+    }
+    sources.push(LayerSource::Flags);
+    let view = config::View::new(&all, preferences.profile.as_deref(), &flags);
+    Ok((view.map_err(Error::settings)?, sources))
+}
+
+/// Returns what a program was started with, as settings.
+fn flags(preferences: &Preferences) -> Result<Vec<Override>, Error> {
+    let mut flags = settings::overrides(preferences)?;
+    let sandbox = preferences.sandbox.map(|mode| match mode {
+        SandboxMode::ReadOnly => "read-only",
+        SandboxMode::WorkspaceWrite => "workspace-write",
+        SandboxMode::DangerFullAccess => "danger-full-access",
+    });
+    let named = [
+        ("model", preferences.model.as_deref()),
+        ("model_provider", preferences.local_model.then_some(local::PROVIDER)),
+        ("sandbox_mode", sandbox),
+    ];
+    for (key, value) in named {
+        if let Some(value) = value {
+            let text = format!("{key}={}", Value::from(value));
+            flags.push(Override::parse(&text).map_err(Error::settings)?);
+        }
+    }
+    Ok(flags)
+}
+
+/// Refuses settings that cannot be read. Returns what a person should know of those that are new.
+fn check(old: &Layer, new: &Layer, strict: bool) -> Result<Vec<String>, WriteError> {
+    if new.text.len() as u64 > CONFIG_BYTES_MAX {
+        let shown = &new.name;
+        return Err(WriteError::Invalid(format!(
+            "{shown} would have more than {CONFIG_BYTES_MAX} bytes, and could not be read: set less"
+        )));
+    }
+    let wrong = |error: ConfigError| {
+        WriteError::Invalid(format!("Invalid configuration: {}", error.without_place()))
+    };
+    let loaded = Config::load(std::slice::from_ref(new), None, &[]).map_err(wrong)?;
+    if strict && let Some(unknown) = loaded.unknown.first() {
+        return Err(WriteError::Invalid(format!(
+            "Invalid configuration: there is no setting `{}`, and this program was started to take no unknown \
+             ones",
+            unknown.path
+        )));
+    }
+    // What was wrong before is nothing new.
+    let known = Config::load(std::slice::from_ref(old), None, &[]).ok();
+    let known = known.map(|it| useless(&it)).unwrap_or_default();
+    let useless = useless(&loaded).into_iter().filter(|(key, _)| !known.contains_key(key));
+    Ok(useless.map(|(_, text)| text).collect())
+}
+
+/// Returns the settings that have no effect, and what to say of each.
+fn useless(loaded: &config::LoadedConfig) -> BTreeMap<String, String> {
+    let unknown = loaded.unknown.iter().map(|it| (it.path.clone(), it.to_string()));
+    let unsupported = loaded.warnings.iter().flat_map(|warning| match warning {
+        config::Warning::NoEffect { keys } => keys.as_slice(),
+        _ => &[],
+    });
+    let unsupported = unsupported.map(|(key, at)| {
+        let text =
+            format!("{at}: `{key}` has no effect, because heddle does not have what it sets");
+        (key.clone(), text)
+    });
+    unknown.chain(unsupported).collect()
+}
+
+fn invalid(error: EditError) -> WriteError {
+    WriteError::Invalid(error.to_string())
+}
+
+fn unreadable(error: ConfigError) -> WriteError {
+    WriteError::Failed(format!("the configuration cannot be read, so it is not changed: {error}"))
+}
+
+/// Waits until nobody else changes the settings.
+fn lock(home: &Path) -> Result<File, WriteError> {
+    let path = home.join(LOCK);
+    let failed = |error: &dyn std::fmt::Display| {
+        WriteError::Failed(format!("{} cannot be locked: {error}", path.display()))
+    };
+    make_home(home).map_err(|error| failed(&error))?;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let lock = files::open_own(&mut options, &path).map_err(|error| failed(&error))?;
+    files::lock_within(&lock, PATIENCE).map_err(|error| failed(&error))?;
+    Ok(lock)
+}
+
+fn make_home(home: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(home)
+}
+
+/// Where the text of config.toml is.
+struct Place {
+    /// A real directory.
+    directory: PathBuf,
+    name: OsString,
+}
+
+impl Place {
+    /// Finds the file. A link in its place is the user's, as commands of a model cannot write in the home; what it leads to
+    /// may be where they can, so a second link is not followed.
+    fn find(file: &Path) -> Result<Self, WriteError> {
+        let failed = |error: io::Error| {
+            WriteError::Failed(format!("{} cannot be changed: {error}", file.display()))
+        };
+        let path = match fs::symlink_metadata(file) {
+            Ok(found) if found.is_symlink() => {
+                file.with_file_name(fs::read_link(file).map_err(failed)?)
+            }
+            Ok(_) => file.to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+            Err(error) => return Err(failed(error)),
+        };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(failed(io::ErrorKind::InvalidFilename.into()));
+        };
+        let directory = parent.canonicalize().map_err(failed)?;
+        let place = Self { directory, name: name.to_owned() };
+        if place.path() != file
+            && fs::symlink_metadata(place.path()).is_ok_and(|it| it.is_symlink())
+        {
+            let path = place.path();
+            return Err(WriteError::ReadOnly(format!(
+                "{} is a link to {}, which is a link, too: let it lead to the file itself",
+                file.display(),
+                path.display()
+            )));
+        }
+        Ok(place)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+
+    /// Returns the text; none if there is no file.
+    fn read(&self) -> Result<Option<String>, WriteError> {
+        let path = self.path();
+        let read = files::open_own(OpenOptions::new().read(true), &path)
+            .and_then(|file| files::read_opened(&file, CONFIG_BYTES_MAX))
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| FileError::NotText));
+        match read {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => {
+                Err(WriteError::Failed(format!("{} cannot be read: {error}", path.display())))
+            }
+        }
+    }
+
+    /// Gives the file another text, as a whole and durably. Returns false if it does not say what it said before: somebody
+    /// who does not know our lock has changed it.
+    fn replace(&self, text: &str, before: Option<&str>) -> Result<bool, WriteError> {
+        let path = self.path();
+        let failed = |error: io::Error| {
+            WriteError::Failed(format!("{} cannot be written: {error}", path.display()))
+        };
+        let old = match before {
+            Some(_) => Some(fs::symlink_metadata(&path).map_err(failed)?),
+            None => None,
+        };
+        // A new file could take its place, but whoever has made it so does not want that.
+        if old.as_ref().is_some_and(|old| old.permissions().readonly()) {
+            let shown = path.display();
+            return Err(WriteError::ReadOnly(format!(
+                "{shown} is read-only: make it writable, or change it where it comes from"
+            )));
+        }
+        let prefix = format!(".{}.", self.name.to_string_lossy());
+        let mut beside = tempfile::Builder::new();
+        let mut beside = beside.prefix(&prefix).tempfile_in(&self.directory).map_err(failed)?;
+        beside.write_all(text.as_bytes()).map_err(failed)?;
+        if let Some(old) = old {
+            keep_owner(beside.as_file(), &old).map_err(failed)?;
+            beside.as_file().set_permissions(old.permissions()).map_err(failed)?;
+        }
+        beside.as_file().sync_all().map_err(failed)?;
+        if self.read()?.as_deref() != before {
+            return Ok(false);
+        }
+        match before {
+            Some(_) => drop(beside.persist(&path).map_err(|error| failed(error.error))?),
+            None => match beside.persist_noclobber(&path) {
+                Ok(_) => {}
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(failed(error.error)),
+            },
+        }
+        // The text is in place now, whatever becomes of this.
+        File::open(&self.directory).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        Ok(true)
+    }
+}
+
+/// Gives a file the owner and the group of another one, if it has others.
+#[cfg(unix)]
+fn keep_owner(file: &File, old: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) == (old.uid(), old.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(old.uid()), Some(old.gid()))
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns a path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// The file that is locked while config.toml is changed.
+const LOCK: &str = "config.toml.lock";
+/// How long to wait for the lock; holders need milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a change is begun again because somebody without the lock was faster.
+const ATTEMPTS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Who pays for answers. Keys come from the environment, so there is nothing to log in to and no plan to ask about.
+
+use serde_json::json;
+
+use super::{Answered, Call};
+use crate::message::RpcError;
+use crate::notification::Notification;
+use crate::request::{LoginStart, Nothing};
+
+/// The variables with the key of the provider that is used unless the settings name another.
+const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
+
+/// Whoever owns the key in the environment, or nobody.
+pub(super) async fn read(call: Call, _: Nothing) -> Result<Answered, RpcError> {
+    let account = key(&call).map(|_| json!({"type": "apiKey"}));
+    Ok(call.answer(&json!({
+        "account": account,
+        "requiresOpenaiAuth": false,
+        "workspaceRouting": null,
+    })))
+}
+
+/// Returns the variable that has a key.
+fn key(call: &Call) -> Option<&'static str> {
+    let env = &call.hub.heddle().host().env;
+    KEYS.into_iter().find(|name| env.get(*name).is_some_and(|value| !value.trim().is_empty()))
+}
+
+pub(super) async fn rate_limits(_: Call, _: Nothing) -> Result<Answered, RpcError> {
+    Err(RpcError::invalid(
+        "chatgpt authentication required to read rate limits: here are API keys only, whose limits the provider \
+         says when one is reached",
+    ))
+}
+
+pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered, RpcError> {
+    Err(RpcError::invalid(
+        "chatgpt authentication required to read token usage: here are API keys only; what a thread uses is told \
+         by thread/tokenUsage/updated",
+    ))
+}
+
+/// Forgets the account. There is one only as long as its key is in the environment.
+pub(super) async fn logout(call: Call, _: Nothing) -> Result<Answered, RpcError> {
+    if let Some(name) = key(&call) {
+        return Err(RpcError::invalid(format!(
+            "the key is in the environment of the server: remove {name} there, and start the server again"
+        )));
+    }
+    call.hub.tell_all(Notification::AccountUpdated { auth_mode: None, plan_type: None });
+    Ok(call.answer(&json!({})))
+}
+
+pub(super) async fn login(_: Call, _: LoginStart) -> Result<Answered, RpcError> {
+    Err(RpcError::invalid(
+        "there is nothing to log in to: set OPENAI_API_KEY, or the variable that `env_key` of the provider names, \
+         in the environment of the server, and start the server again",
+    ))
+}

@@ -1,0 +1,31 @@
+//! Parameters of logging in.
+
+use serde::{Deserialize, Deserializer};
+
+/// A way to log in. There is no login in this build, so nothing of it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum LoginStart {
+    /// With a key.
+    ApiKey { api_key: Dropped },
+    /// In a browser.
+    Chatgpt {},
+    /// On another device.
+    ChatgptDeviceCode {},
+    /// With tokens that the client has.
+    ChatgptAuthTokens { access_token: Dropped, chatgpt_account_id: Dropped },
+    /// With a key of Amazon Bedrock.
+    AmazonBedrock { api_key: Dropped, region: Dropped },
+    /// With access keys of Amazon Bedrock.
+    AmazonBedrockAccessKeys { access_key_id: Dropped, secret_access_key: Dropped, region: Dropped },
+}
+
+/// A text that was there, and is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl<'de> Deserialize<'de> for Dropped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|_| Self)
+    }
+}
