@@ -157,12 +157,12 @@ mod tests {
 
     /// Returns what a client gets, abbreviated: its number, and its text if it is one.
     fn since(missed: &Missed, number: u64) -> Vec<(u64, String)> {
-        let short = |line: &Box<RawValue>| {
+        let short = |line: &RawValue| {
             let line: Value = serde_json::from_str(line.get()).unwrap();
             let text = line["params"]["delta"].as_str().unwrap_or("-").to_owned();
             (line["heddleSeq"].as_u64().unwrap(), text)
         };
-        missed.since(number).lines.iter().map(short).collect()
+        missed.since(number).lines.iter().map(|line| short(line)).collect()
     }
 
     #[test]
