@@ -235,6 +235,8 @@ pub struct Turn {
     rng: Rng,
     usage: Usage,
     turn_usage: Usage,
+    /// Tokens of an answer whose calls have not returned.
+    answer_usage: Option<Usage>,
     context_tokens: u64,
     compaction: Compaction,
     limit_reached: Option<(Limit, String)>,
@@ -384,6 +386,7 @@ impl Turn {
             rng: Rng::new(options.seed),
             usage: options.usage,
             turn_usage: Usage::default(),
+            answer_usage: None,
             context_tokens: options.context_tokens,
             compaction,
             limit_reached: None,
@@ -782,6 +785,9 @@ impl Turn {
             let text = prompt::prefix_saved(&prefix);
             self.push(Origin::Turn, developer_message(text));
         }
+        if let Some(answer) = self.answer_usage.take() {
+            self.emit(Event::TokensUsed { usage: self.usage, answer });
+        }
     }
 
     fn interrupt(&mut self) {
@@ -945,6 +951,7 @@ impl Turn {
             | Event::ApprovalResolved { .. }
             | Event::FileStaged { .. }
             | Event::FileSent(_)
+            | Event::TokensUsed { .. }
             | Event::Waiting(_)
             | Event::Retrying { .. } => {}
         }

@@ -165,6 +165,7 @@ impl ExecJsonl {
             | Event::Typed { .. }
             | Event::FileStaged { .. }
             | Event::FileSent(_)
+            | Event::TokensUsed { .. }
             | Event::Waiting(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }

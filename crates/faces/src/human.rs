@@ -284,6 +284,7 @@ impl Human {
                 self.labelled(Style::Dim, "attached", &format!("{}{how}", described(file)))
             }
             Event::FileSent(file) => self.labelled(Style::Dim, "sent", &described(file)),
+            Event::TokensUsed { .. } => String::new(),
             Event::Waiting(since) => {
                 let text = format!("for the model, silent for {} s", since.as_secs());
                 self.labelled(Style::Dim, "waiting", &text)

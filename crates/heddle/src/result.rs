@@ -88,6 +88,11 @@ impl Reducer {
             Event::ItemCompleted(item) => self.completed(item),
             Event::Warning(text) => self.result.warnings.push(text.clone()),
             Event::Retrying { .. } => self.result.retries += 1,
+            // The end of the turn says it again, unless it is interrupted.
+            Event::TokensUsed { usage, answer } => {
+                self.result.thread_usage = *usage;
+                self.result.usage += *answer;
+            }
             Event::TurnCompleted { usage, turn_usage, at_ms } => {
                 (self.result.thread_usage, self.result.usage) = (*usage, *turn_usage);
                 self.ended(End::Completed, *at_ms);

@@ -97,6 +97,8 @@ impl Rollout {
             | Event::ApprovalResolved { .. }
             | Event::FileStaged { .. }
             | Event::FileSent(_)
+            // They have a record of their own.
+            | Event::TokensUsed { .. }
             | Event::Waiting(_)
             | Event::Retrying { .. } => {}
         }

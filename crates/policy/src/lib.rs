@@ -8,6 +8,7 @@
 //! `xargs` or `bash -c` run counts as much as the wrapper itself. Whatever cannot be parsed is never
 //! considered harmless: a rule that may apply to it counts as one that requires approval.
 
+mod actions;
 mod approval;
 mod compose;
 mod danger;
@@ -29,6 +30,7 @@ pub mod shell;
 mod typed;
 mod wrap;
 
+pub use actions::{ScriptAction, script_actions};
 pub use approval::{ApprovalPolicy, Granular};
 pub use compose::{Strictness, mildest, strictest};
 pub use decision::{Ask, Because, Decision, LiftObstacle, Permit, Place, Verdict};

@@ -77,6 +77,13 @@ pub enum Event {
     },
     /// An endpoint took the first request that contains a file of the user's message.
     FileSent(FileReference),
+    /// An answer of the model is complete, and its calls have returned.
+    TokensUsed {
+        /// Tokens of the thread so far.
+        usage: Usage,
+        /// Tokens of the answer and of its request.
+        answer: Usage,
+    },
     /// A request was made this long ago, and nothing of its answer has arrived yet.
     Waiting(Duration),
     /// A request failed and will be retried.

@@ -317,7 +317,7 @@ pub enum OutputOf {
 pub struct TokenUsage {
     /// For the whole thread.
     pub total: Tokens,
-    /// For the last turn.
+    /// For the last answer of the model.
     pub last: Tokens,
     /// Size of the context window in tokens, if it is known.
     pub model_context_window: Option<u64>,

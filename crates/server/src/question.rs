@@ -5,6 +5,8 @@ use protocol::id::ApprovalId;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::wire;
+
 /// A question of a turn, in the form of a request to clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
@@ -145,7 +147,7 @@ fn command_params(
     }
     set("command", json!(command));
     set("cwd", json!(cwd.display().to_string()));
-    set("commandActions", json!([{"type": "unknown", "command": script}]));
+    set("commandActions", json!(wire::command_actions(script, cwd)));
     if let Some(prefix) = prefix {
         set("proposedExecpolicyAmendment", json!(prefix));
     }

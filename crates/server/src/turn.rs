@@ -180,20 +180,22 @@ impl TurnFace {
                 let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
                 vec![self.warning(words.join("\n"))]
             }
-            Event::TurnCompleted { usage, turn_usage, at_ms } => {
+            Event::TokensUsed { usage, answer } => {
                 let token_usage = TokenUsage {
                     total: (*usage).into(),
-                    last: (*turn_usage).into(),
+                    last: (*answer).into(),
                     model_context_window: self.window,
                 };
-                self.ended(*at_ms, TurnStatus::Completed);
-                let usage = Notification::TokenUsageUpdated {
+                vec![Notification::TokenUsageUpdated {
                     thread_id: self.thread.clone(),
                     turn_id: self.turn.id.clone(),
                     token_usage,
-                };
+                }]
+            }
+            Event::TurnCompleted { at_ms, .. } => {
+                self.ended(*at_ms, TurnStatus::Completed);
                 let end = [self.status_note(Status::Idle), self.completed()];
-                std::iter::once(usage).chain(self.diff_updated()).chain(end).collect()
+                self.diff_updated().into_iter().chain(end).collect()
             }
             Event::TurnFailed { error: cause, at_ms, .. } => {
                 let error = TurnError::from_failure(cause);
@@ -577,6 +579,7 @@ mod tests {
                     text: "of nothing".into(),
                 },
                 Event::ItemCompleted(item(1, message("one"))),
+                Event::TokensUsed { usage, answer: usage },
                 Event::TurnCompleted { usage, turn_usage: usage, at_ms: 0 },
             ],
             &[
@@ -591,7 +594,7 @@ mod tests {
                 "item/completed tu-1 agentMessage one",
                 "thread/tokenUsage/updated 5",
                 "thread/status/changed idle",
-                "turn/completed completed 1 9000",
+                "turn/completed completed 1 10000",
             ],
         );
     }

@@ -1,5 +1,8 @@
 //! Threads, turns and items as JSON for clients. The order of fields is the reference's.
 
+use std::path::Path;
+
+use heddle::policy::{ScriptAction, script_actions};
 use heddle::threads::index::Summary;
 use heddle::tools::HOST_SERVER;
 use log::cause;
@@ -521,6 +524,7 @@ impl Body {
         let begun = command.status == ItemStatus::InProgress;
         let script = shlex::split(&command.command).and_then(|mut argv| argv.pop());
         let script = script.unwrap_or_else(|| command.command.clone());
+        let command_actions = command_actions(&script, &command.cwd);
         Self::CommandExecution {
             id,
             plugin_id: (),
@@ -534,7 +538,7 @@ impl Body {
                 (CommandSource::Model, false) => "unifiedExecStartup",
             },
             status: status_name(command.status),
-            command_actions: vec![json!({"type": "unknown", "command": script})],
+            command_actions,
             aggregated_output: (!begun && !command.output.is_empty())
                 .then(|| command.output.clone()),
             exit_code: command.exit_code,
@@ -620,6 +624,23 @@ impl Body {
             ItemBody::TodoList { .. } => return None,
         })
     }
+}
+
+/// Says what a script does, as clients show it.
+pub fn command_actions(script: &str, cwd: &Path) -> Vec<Value> {
+    let shown = |action: ScriptAction| match action {
+        ScriptAction::Read { command, name, path } => {
+            json!({"type": "read", "command": command, "name": name, "path": path.display().to_string()})
+        }
+        ScriptAction::ListFiles { command, path } => {
+            json!({"type": "listFiles", "command": command, "path": path})
+        }
+        ScriptAction::Search { command, query, path } => {
+            json!({"type": "search", "command": command, "query": query, "path": path})
+        }
+        ScriptAction::Unknown { command } => json!({"type": "unknown", "command": command}),
+    };
+    script_actions(script, cwd).into_iter().map(shown).collect()
 }
 
 /// Formats the action of a search for clients.

@@ -150,6 +150,7 @@ impl Turn {
         }
         self.usage += completion.usage;
         self.turn_usage += completion.usage;
+        self.answer_usage = Some(completion.usage);
         let total_tokens = completion.total_tokens;
         self.keep(Persist::Usage {
             answer: TotalledUsage { usage: completion.usage, total_tokens },

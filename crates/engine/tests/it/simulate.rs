@@ -732,6 +732,10 @@ impl<'a> World<'a> {
                 assert!(open.remove(id).is_some(), "{id:?} is not open");
                 self.happened.push("item discarded");
             }
+            Event::TokensUsed { usage, .. } => {
+                assert!(self.running.is_empty(), "a call of the answer still runs");
+                assert_eq!(*usage, self.usage, "other tokens than were used");
+            }
             Event::Waiting(_) => {
                 assert!(self.sampling.is_some(), "nothing is waited for");
                 self.happened.push("silence");

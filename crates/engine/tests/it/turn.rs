@@ -523,6 +523,9 @@ fn brief_event(event: &Event) -> String {
             format!("* typed {text:?} into {session} of {item}")
         }
         Event::ItemDiscarded(id) => format!("* discarded {}", id.0),
+        Event::TokensUsed { usage, answer } => {
+            format!("* used {} of {}", answer.total_tokens(), usage.total_tokens())
+        }
         Event::Waiting(since) => format!("* waiting for {since:?}"),
         Event::Retrying { attempt, limit, reason, .. } => {
             format!("* retrying {attempt}/{limit} {reason}")

@@ -294,6 +294,7 @@ impl Answers {
             | Event::ApprovalResolved { .. }
             | Event::FileStaged { .. }
             | Event::FileSent(_)
+            | Event::TokensUsed { .. }
             | Event::Waiting(_)
             | Event::Retrying { .. }
             | Event::TurnInterrupted { .. }) => event,

@@ -172,7 +172,9 @@ impl TurnReader {
             "turn/plan/updated" => self.plan(plan.unwrap_or_default(), at_ms, sink),
             "thread/tokenUsage/updated" => {
                 if let Some(usage) = token_usage {
+                    let answer = usage.last.into();
                     self.usage = usage.total.into();
+                    sink(Event::TokensUsed { usage: self.usage, answer });
                 }
             }
             "warning" => sink(Event::Warning(params.message.unwrap_or_default())),
@@ -393,6 +395,8 @@ impl From<WireStep> for Step {
 #[derive(Debug, Deserialize)]
 struct WireUsage {
     total: WireCounts,
+    #[serde(default)]
+    last: WireCounts,
 }
 
 #[derive(Debug, Default, Deserialize)]
