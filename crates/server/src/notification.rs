@@ -147,36 +147,45 @@ impl Notification {
 
     /// Returns whether both are deltas of the same text.
     pub fn is_same_text(&self, other: &Self) -> bool {
-        let place = |it: &Self| match it {
-            Self::AgentMessageDelta { item_id, .. } => Some((0, item_id.clone(), 0)),
-            Self::PlanDelta { item_id, .. } => Some((1, item_id.clone(), 0)),
-            Self::CommandOutputDelta { item_id, .. } => Some((2, item_id.clone(), 0)),
+        self.text_place().is_some()
+            && self.text_place() == other.text_place()
+            && self.thread_id() == other.thread_id()
+    }
+
+    /// Returns the kind of the text of a delta, its item, and its number within that.
+    fn text_place(&self) -> Option<(u8, &str, u64)> {
+        match self {
+            Self::AgentMessageDelta { item_id, .. } => Some((0, item_id, 0)),
+            Self::PlanDelta { item_id, .. } => Some((1, item_id, 0)),
+            Self::CommandOutputDelta { item_id, .. } => Some((2, item_id, 0)),
             Self::ReasoningTextDelta { item_id, content_index, .. } => {
-                Some((3, item_id.clone(), *content_index))
+                Some((3, item_id, *content_index))
             }
             Self::SummaryTextDelta { item_id, summary_index, .. } => {
-                Some((4, item_id.clone(), *summary_index))
+                Some((4, item_id, *summary_index))
             }
             _ => None,
-        };
-        self.thread_id() == other.thread_id()
-            && place(self).is_some()
-            && place(self) == place(other)
+        }
     }
 
     /// Returns a copy of a delta with more text at its end.
     #[must_use]
     pub fn with_more(&self, text: &str) -> Self {
         let mut longer = self.clone();
+        longer.add_text(text);
+        longer
+    }
+
+    /// Adds text to the end of a delta.
+    pub fn add_text(&mut self, text: &str) {
         if let Self::AgentMessageDelta { delta, .. }
         | Self::PlanDelta { delta, .. }
         | Self::CommandOutputDelta { delta, .. }
         | Self::ReasoningTextDelta { delta, .. }
-        | Self::SummaryTextDelta { delta, .. } = &mut longer
+        | Self::SummaryTextDelta { delta, .. } = self
         {
             delta.push_str(text);
         }
-        longer
     }
 
     fn thread_id(&self) -> Option<&str> {

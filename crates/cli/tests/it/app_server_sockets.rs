@@ -758,6 +758,33 @@ fn settings_change_before_the_first_turn() {
     assert_eq!(model.requests()[0].body["model"], "gpt-other");
 }
 
+/// Parts of a text that come at once are joined when several clients follow, and none is lost.
+#[test]
+fn many_parts_for_many_clients() {
+    let parts: Vec<String> = (0..5_000).map(|number| format!("{number} ")).collect();
+    let text = parts.concat();
+    let parts = deltas(parts.iter().map(String::as_str));
+    let (_model, _lab, server, runtime) =
+        scene(json!([response([message("Hi.")]), response(parts)]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let mut ben = Client::unix(&server, "ben").await;
+        ben.ask("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await;
+        ann.seen.clear();
+        ann.say(&thread).await;
+        for client in [&mut ann, &mut ben] {
+            client.told("turn/completed").await;
+            let deltas = client.seen.iter().filter(|it| it["method"] == "item/agentMessage/delta");
+            let deltas: Vec<_> = deltas.map(|it| it["params"]["delta"].as_str().unwrap()).collect();
+            assert_eq!(deltas.concat(), text);
+            assert!(deltas.len() < 2_500, "{} parts", deltas.len());
+        }
+    });
+}
+
 #[test]
 fn the_guide_lists_the_methods() {
     let guide = include_str!("../../../../docs/app-server.md");
