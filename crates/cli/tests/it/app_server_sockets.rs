@@ -758,6 +758,26 @@ fn settings_change_before_the_first_turn() {
     assert_eq!(model.requests()[0].body["model"], "gpt-other");
 }
 
+/// A fork has the name that its source had then, also on disk.
+#[test]
+fn a_fork_takes_the_name_of_its_source() {
+    let (_model, _lab, server, runtime) = scene(json!([response([message("Hi.")])]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let source = ann.start_thread(json!({})).await;
+        ann.say(&source).await;
+        ann.told("turn/completed").await;
+        let fork = json!({"threadId": source});
+        let unnamed = ann.ask("thread/fork", fork.clone()).await["thread"].clone();
+        assert_eq!(unnamed["name"], Value::Null, "{unnamed}");
+        ann.ask("thread/name/set", json!({"threadId": source, "name": "a name"})).await;
+        let named = ann.ask("thread/fork", fork).await["thread"].clone();
+        assert_eq!(named["name"], "a name", "{named}");
+        let read = ann.ask("thread/read", json!({"threadId": named["id"]})).await;
+        assert_eq!(read["thread"]["name"], "a name", "{read}");
+    });
+}
+
 /// Parts of a text that come at once are joined when several clients follow, and none is lost.
 #[test]
 fn many_parts_for_many_clients() {
