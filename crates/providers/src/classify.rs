@@ -34,22 +34,28 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
     {
         return error.with_status(status);
     }
-    let code = wire.as_ref().and_then(|e| e.code.as_deref().or(e.kind.as_deref())).unwrap_or("");
-    let (class, message) = match (status, code) {
-        (404, "model_not_found") => (ErrorClass::ModelNotFound, said),
-        (429, "usage_limit_reached") => (ErrorClass::UsageLimit, usage_limit(&said, wire.as_ref())),
-        (400 | 413 | 422, _) => (
+    // Some say it as the code, some as the type, and then with another code.
+    let is = |name: &str| {
+        wire.as_ref()
+            .is_some_and(|it| [&it.code, &it.kind].iter().any(|it| it.as_deref() == Some(name)))
+    };
+    let (class, message) = match status {
+        404 if is("model_not_found") => (ErrorClass::ModelNotFound, said),
+        429 if is("usage_limit_reached") => {
+            (ErrorClass::UsageLimit, usage_limit(&said, wire.as_ref()))
+        }
+        400 | 413 | 422 => (
             ErrorClass::InvalidRequest,
             format!("the provider calls the request invalid ({status}): {said}"),
         ),
-        (401 | 403, _) => (
+        401 | 403 => (
             ErrorClass::Credentials,
             format!(
                 "model provider `{provider}` refused the credentials ({status}): {said}; \
                  check its API key: the variable that `env_key` names, else OPENAI_API_KEY"
             ),
         ),
-        (429, _) => {
+        429 => {
             // Some providers give the delay only in the message.
             let retry_after = retry_after.or_else(|| failure::delay_in_text(&said));
             let message = format!("too many requests (429): {said}");
@@ -57,10 +63,10 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
                 .with_status(status)
                 .with_retry_after(retry_after);
         }
-        (408 | 409 | 425 | 500.., _) => {
+        408 | 409 | 425 | 500.. => {
             (ErrorClass::ServerFault, format!("the endpoint failed with status {status}: {said}"))
         }
-        (300..400, _) => (
+        300..400 => (
             ErrorClass::NotAnEndpoint,
             format!(
                 "{url} answered with a redirect ({status}); \
@@ -190,6 +196,8 @@ mod tests {
         let limit =
             r#"{"error":{"type":"usage_limit_reached","message":"l","resets_at":1794800000}}"#;
         check(429, limit, UsageLimit, "16 Nov 2026");
+        let coded = r#"{"error":{"type":"usage_limit_reached","code":"rate_limited"}}"#;
+        check(429, coded, UsageLimit, "usage limit");
         let never = r#"{"error":{"type":"usage_limit_reached","resets_at":18446744073709551615}}"#;
         check(429, never, UsageLimit, "9999");
         check(500, "{}", ServerFault, "500");

@@ -223,36 +223,53 @@ impl Notification {
 
     /// Returns whether both are deltas of the same text.
     pub fn is_same_text(&self, other: &Self) -> bool {
-        let place = |it: &Self| match it {
-            Self::AgentMessageDelta { item_id, .. } => Some((0, item_id.clone(), 0)),
-            Self::PlanDelta { item_id, .. } => Some((1, item_id.clone(), 0)),
-            Self::CommandOutputDelta { item_id, .. } => Some((2, item_id.clone(), 0)),
+        self.text_place().is_some()
+            && self.text_place() == other.text_place()
+            && self.thread_id() == other.thread_id()
+    }
+
+    /// Returns the kind of the text of a delta, its item, and its number within that.
+    fn text_place(&self) -> Option<(u8, &str, u64)> {
+        match self {
+            Self::AgentMessageDelta { item_id, .. } => Some((0, item_id, 0)),
+            Self::PlanDelta { item_id, .. } => Some((1, item_id, 0)),
+            Self::CommandOutputDelta { item_id, .. } => Some((2, item_id, 0)),
             Self::ReasoningTextDelta { item_id, content_index, .. } => {
-                Some((3, item_id.clone(), *content_index))
+                Some((3, item_id, *content_index))
             }
             Self::SummaryTextDelta { item_id, summary_index, .. } => {
-                Some((4, item_id.clone(), *summary_index))
+                Some((4, item_id, *summary_index))
             }
             _ => None,
-        };
-        self.thread_id() == other.thread_id()
-            && place(self).is_some()
-            && place(self) == place(other)
+        }
     }
 
     /// Returns a delta with another text.
     #[must_use]
     pub fn with_text(&self, text: String) -> Self {
         let mut other = self.clone();
-        if let Self::AgentMessageDelta { delta, .. }
-        | Self::PlanDelta { delta, .. }
-        | Self::CommandOutputDelta { delta, .. }
-        | Self::ReasoningTextDelta { delta, .. }
-        | Self::SummaryTextDelta { delta, .. } = &mut other
-        {
+        if let Some(delta) = other.text_mut() {
             *delta = text;
         }
         other
+    }
+
+    /// Adds text to the end of a delta.
+    pub fn add_text(&mut self, text: &str) {
+        if let Some(delta) = self.text_mut() {
+            delta.push_str(text);
+        }
+    }
+
+    fn text_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::AgentMessageDelta { delta, .. }
+            | Self::PlanDelta { delta, .. }
+            | Self::CommandOutputDelta { delta, .. }
+            | Self::ReasoningTextDelta { delta, .. }
+            | Self::SummaryTextDelta { delta, .. } => Some(delta),
+            _ => None,
+        }
     }
 
     fn thread_id(&self) -> Option<&str> {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use heddle::{Input, Thread, ThreadId, Turn, TurnHandle};
@@ -323,13 +323,25 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
     } {
         let id = turn.id().to_owned();
         let mut is_answered = false;
-        while let Some(event) = turn.next().await {
+        let mut collected = Collected::default();
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = turn.next() => event,
+                () = collected.is_due() => {
+                    tell_collected(&hub, &loaded, &mut collected);
+                    continue;
+                }
+            };
+            let Some(event) = event else { break };
             is_answered = matches!(event, Event::TurnCompleted { .. });
-            if let Some(peer) = on_event(&hub, &loaded, &event) {
+            if let Some(peer) = on_event(&hub, &loaded, &mut collected, &event) {
                 // It is the only follower, so no other client is kept waiting.
                 peer.has_room().await;
             }
         }
+        // Unless the turn broke off without an end, there is nothing.
+        tell_collected(&hub, &loaded, &mut collected);
         // A turn that could not even start has no events. After any other turn, the next one may have been requested.
         if loaded.lock().turn_id() == Some(&id) {
             let why = turn.result().err().map(|error| error.to_string()).unwrap_or_default();
@@ -383,7 +395,12 @@ async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) 
 }
 
 /// Sends the notifications and questions of an event. Returns the follower if there is only one.
-fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<Peer>> {
+fn on_event(
+    hub: &Hub,
+    loaded: &Arc<LoadedThread>,
+    collected: &mut Collected,
+    event: &Event,
+) -> Option<Arc<Peer>> {
     let mut state = loaded.lock();
     let told = match &mut state.turn {
         Some(turn) => turn.face.event(event),
@@ -396,6 +413,18 @@ fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<
     let followers: Vec<_> = state.followers.values().cloned().collect();
     drop(state);
     for told in told {
+        let told = match told {
+            Told::Notification(notification) => {
+                match collected.add(notification, followers.len()) {
+                    None => continue,
+                    Some(notification) => Told::Notification(notification),
+                }
+            }
+            told => told,
+        };
+        if let Some(parts) = collected.take() {
+            send(hub, loaded, &followers, parts);
+        }
         match told {
             Told::Notification(notification) => send(hub, loaded, &followers, notification),
             Told::Question(question) => {
@@ -419,10 +448,112 @@ fn on_event(hub: &Hub, loaded: &Arc<LoadedThread>, event: &Event) -> Option<Arc<
     }
 }
 
+/// Sends the parts of a text that were collected.
+fn tell_collected(hub: &Hub, loaded: &LoadedThread, collected: &mut Collected) {
+    if let Some(parts) = collected.take() {
+        send(hub, loaded, &loaded.followers(), parts);
+    }
+}
+
+/// Parts of a text that are sent together. What a part costs grows with the number of clients that it is sent to, so parts
+/// that come faster than those can be served are joined, once for all of them. One client alone gets each part.
+#[derive(Debug, Default)]
+struct Collected {
+    parts: Option<Notification>,
+    /// When the last ones were sent.
+    sent: Option<Instant>,
+    /// How long to collect after that.
+    pause: Duration,
+}
+
+/// How long parts are collected for each client that follows, and at most: nobody sees that.
+const PAUSE_EACH: Duration = Duration::from_micros(200);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+impl Collected {
+    /// Takes a part for later, or returns what has to be sent now, after what was collected before.
+    fn add(&mut self, notification: Notification, followers: usize) -> Option<Notification> {
+        let Some(text) = notification.part_text().filter(|_| followers > 1) else {
+            return Some(notification);
+        };
+        let now = Instant::now();
+        match &mut self.parts {
+            Some(parts) if parts.is_same_text(&notification) => {
+                parts.add_text(text);
+                // Events that come without a pause are looked at before the clock is.
+                let is_due = self.sent.is_none_or(|sent| now >= sent + self.pause);
+                return if is_due { self.take() } else { None };
+            }
+            Some(_) => return Some(notification),
+            None => {}
+        }
+        let count = u32::try_from(followers).unwrap_or(u32::MAX);
+        self.pause = PAUSE_EACH.saturating_mul(count).min(PAUSE_MAX);
+        if self.sent.is_none_or(|sent| now >= sent + self.pause) {
+            self.sent = Some(now);
+            return Some(notification);
+        }
+        self.parts = Some(notification);
+        None
+    }
+
+    /// Waits until it is time to send what was collected; for ever if nothing was.
+    async fn is_due(&self) {
+        match (&self.parts, self.sent) {
+            (Some(_), Some(sent)) => tokio::time::sleep_until((sent + self.pause).into()).await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn take(&mut self) -> Option<Notification> {
+        let parts = self.parts.take()?;
+        self.sent = Some(Instant::now());
+        Some(parts)
+    }
+}
+
 /// Sends a change of status to all clients, and any other notification to the followers.
 fn send(hub: &Hub, loaded: &LoadedThread, followers: &[Arc<Peer>], notification: Notification) {
     if let Notification::ThreadStatusChanged { .. } = notification {
         return hub.tell_all(notification);
     }
     loaded.tell(followers, notification);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(item: &str, text: &str) -> Notification {
+        Notification::AgentMessageDelta {
+            thread_id: "th".into(),
+            turn_id: "tu".into(),
+            item_id: item.into(),
+            delta: text.into(),
+        }
+    }
+
+    /// Adds parts of two items for this many followers; returns what is sent.
+    fn sent(followers: usize, parts: &[(&str, &str)]) -> Vec<String> {
+        let mut collected = Collected::default();
+        let mut sent = Vec::new();
+        let mut send = |it: Notification| sent.push(it.part_text().unwrap().to_owned());
+        for (item, text) in parts {
+            if let Some(now) = collected.add(part(item, text), followers) {
+                collected.take().into_iter().for_each(&mut send);
+                send(now);
+            }
+            // Nothing is due within the test.
+            collected.sent = Some(Instant::now() + Duration::from_secs(60));
+        }
+        collected.take().into_iter().for_each(send);
+        sent
+    }
+
+    #[test]
+    fn parts_are_collected_for_several_followers() {
+        let parts = [("1", "a"), ("1", "b"), ("1", "c"), ("2", "d"), ("2", "e")];
+        assert_eq!(sent(1, &parts), ["a", "b", "c", "d", "e"]);
+        assert_eq!(sent(2, &parts), ["a", "bc", "d", "e"]);
+    }
 }

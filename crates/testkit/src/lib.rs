@@ -1,5 +1,5 @@
 //! Test fixtures for the other crates: a scripted model endpoint, a strict one that validates requests,
-//! temporary homes and workspaces, a manual clock, models to load, the replay of recorded runs, and a copy of what the
+//! temporary homes and workspaces, a manual clock, models to load, logs of threads, the replay of recorded runs, and a copy of what the
 //! reference publishes of its wire format.
 //!
 //! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime never
@@ -12,6 +12,7 @@ pub mod lab;
 mod model;
 pub mod reference;
 pub mod replay;
+pub mod saved;
 pub mod script;
 pub mod server;
 pub mod strict;

@@ -162,6 +162,10 @@ impl Gate {
             Answer::Decline | Answer::Cancel => {
                 (Status::Declined, format!("the user declined this {what}; {nothing}"))
             }
+            // The protocol has no other word for a patch that nobody has accepted.
+            Answer::Invalid if matches!(effect, Effect::Write(_)) => {
+                (Status::Declined, format!("nobody has accepted this {what}; {nothing}"))
+            }
             Answer::TimedOut => (
                 Status::Failed,
                 format!("the approval request for this {what} timed out; {nothing}"),

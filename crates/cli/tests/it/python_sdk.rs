@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::script::{deltas, message, response};
+use testkit::script::{
+    call, created, custom_call, deltas, events, failed, message, response, status,
+};
 use testkit::{Lab, ModelServer};
 
 use crate::run::lab_for;
@@ -14,26 +16,99 @@ const PACKAGES: [&str; 4] = ["pydantic", "packaging", "--no-deps", "openai-codex
 
 /// What `drive.py` does, a line each.
 const DONE: &str = r#"name codex_python_sdk
-account None
-models True
-run one completed 2
-usage True
-stream turn/started turn/completed True
+account None False
+models True True
+hidden models True
+run one completed ['userMessage', 'agentMessage'] None
+usage 120 120
+times True True True
+stream ['turn/started', 'item/started', 'item/completed', 'item/started', 'item/agentMessage/delta', 'item/completed', 'thread/tokenUsage/updated', 'turn/completed']
 schema {"n":7}
-image an image
-read 4 [2, 2, 2, 2]
+image file an image
+image url an image
+mention mentioned
+settings set
+read 7 [['userMessage', 'agentMessage'], ['userMessage', 'agentMessage'], ['userMessage', 'agentMessage']]
+read {'completed'} Q-ONE False []
 name a name
-list [True] a name
-resume resumed
+list [True] a name None
+resume True resumed
 fork True forked
+forked from True
+page 1 True
+found ['a name', 'a name'] a name
+steer True
 interrupt ['interrupted']
-archived 1
-unarchived True
-unknown thread InvalidRequestError -32600
-bad id InvalidRequestError -32600
-failed turn RuntimeError
+refused steer after the end InvalidRequestError -32600
+compact ['contextCompaction']
+after that after
+archived 1 1
+refused resume of an archived thread InvalidRequestError -32600
+unarchived True 0
+after after
+ephemeral one 2
+refused resume of an unknown thread InvalidRequestError -32600
+refused resume of a bad id InvalidRequestError -32600
+refused fork of an unknown thread InvalidRequestError -32600
+refused archive of an unknown thread InvalidRequestError -32600
+refused unarchive of an unknown thread InvalidRequestError -32600
+refused read of an unknown thread InvalidRequestError -32600
+refused turn in an unknown thread InvalidRequestError -32600
+refused name of an unknown thread InvalidRequestError -32600
+refused empty name InvalidRequestError -32600
+refused compact of an unknown thread InvalidRequestError -32600
+refused bad cursor InvalidRequestError -32600
+refused unknown method InvalidRequestError -32600
+refused bad params InvalidRequestError -32600
+refused empty text no error
+refused missing image no error
+command accept 1 completed ['completed'] told
+again accept 1 completed ['completed'] told
+command acceptForSession 1 completed ['completed'] told
+again acceptForSession 0 completed ['completed'] told
+command amendment 1 completed ['completed'] told
+again amendment 0 completed ['completed'] told
+command decline 1 completed ['declined'] told
+again decline 1 completed ['declined'] told
+command cancel 1 interrupted ['declined'] None
+again cancel 1 interrupted ['declined'] None
+command nonsense 1 completed ['failed'] told
+again nonsense 1 completed ['failed'] told
+command empty 1 completed ['failed'] told
+again empty 1 completed ['failed'] told
+patch accept 1 completed ['completed'] told
+repatch accept 1 completed ['completed'] told
+patch acceptForSession 1 completed ['completed'] told
+repatch acceptForSession 0 completed ['completed'] told
+patch decline 1 completed ['declined'] told
+repatch decline 1 completed ['declined'] told
+patch cancel 1 interrupted [] None
+repatch cancel 1 interrupted [] None
+patch nonsense 1 completed ['declined'] told
+repatch nonsense 1 completed ['declined'] told
+patch empty 1 completed ['declined'] told
+repatch empty 1 completed ['declined'] told
+files ['accept-one.txt', 'accept-two.txt', 'accept.txt', 'acceptForSession-one.txt', 'acceptForSession.txt', 'ran.txt']
+ran ['accept', 'accept', 'acceptForSession', 'acceptForSession']
+failure BAD failed True
+failure UNAUTHORIZED failed True
+failure FORBIDDEN failed True
+failure RATE failed {'responseTooManyFailedAttempts': {'httpStatusCode': 429}}
+failure USAGE failed usageLimitExceeded
+failure BROKEN failed internalServerError
+failure WINDOW failed contextWindowExceeded
+failure QUOTA failed usageLimitExceeded
+failure OVERLOADED failed serverOverloaded
+failure POLICY failed True
+failure CUT failed True
+failed run RuntimeError
 many {'many'} 20
 "#;
+
+const COMMAND_DECISIONS: [&str; 7] =
+    ["accept", "acceptForSession", "amendment", "decline", "cancel", "nonsense", "empty"];
+const PATCH_DECISIONS: [&str; 6] =
+    ["accept", "acceptForSession", "decline", "cancel", "nonsense", "empty"];
 
 /// Answers by what was said last.
 fn script() -> Value {
@@ -41,24 +116,77 @@ fn script() -> Value {
     let mut slow = response(deltas(["slowly"]));
     slow["events"].as_array_mut().unwrap().truncate(3);
     slow["hang_ms"] = json!(20_000);
-    let failed = json!({
-        "status": 400,
-        "headers": {"content-type": "application/json"},
-        "body": r#"{"error":{"message":"no","type":"invalid_request_error","code":"bad"}}"#,
-    });
     // The newest first: later requests contain what was said before.
+    let mut choices = Vec::new();
+    let mut choose = |text: &str, entry: Value| choices.push(json!({"if": text, "then": entry}));
+    for decision in COMMAND_DECISIONS {
+        for (again, round) in [("AGAIN", "again"), ("COMMAND", "command")] {
+            let id = format!("{round}-{decision}-id");
+            let line = match (decision, again) {
+                // A rule is of use only for what the sandbox would not run as well.
+                ("amendment", "AGAIN") => "df . -h".to_owned(),
+                ("amendment", _) => "df .".to_owned(),
+                _ => format!("touch {decision}.txt; echo {decision} >> ran.txt"),
+            };
+            choose(&id, said("told"));
+            let called = call(&id, "exec_command", json!({"cmd": line}));
+            choose(&format!("Q-{again}-{decision}."), response([called]));
+        }
+    }
+    for decision in PATCH_DECISIONS {
+        let add = |name: &str| {
+            format!("*** Begin Patch\n*** Add File: {decision}-{name}.txt\n+n\n*** End Patch")
+        };
+        // The session accepts the same file.
+        let again = match decision {
+            "acceptForSession" => format!(
+                "*** Begin Patch\n*** Update File: {decision}-one.txt\n@@\n-n\n+N\n*** End Patch"
+            ),
+            _ => add("two"),
+        };
+        for (text, round, patch) in [("REPATCH", "repatch", again), ("PATCH", "patch", add("one"))]
+        {
+            let id = format!("{round}-{decision}-id");
+            choose(&id, said("told"));
+            let called = custom_call(&id, "apply_patch", &patch);
+            choose(&format!("Q-{text}-{decision}."), response([called]));
+        }
+    }
+    let refused = |code: u16, kind: &str, name: &str| {
+        let error = json!({"message": "no", "type": kind, "code": name});
+        let mut entry = status(code, json!({"error": error}));
+        entry["headers"] = json!({"content-type": "application/json"});
+        entry
+    };
+    let ended = |code: &str| events([created(), failed(code, "no")]);
+    for (text, entry) in [
+        ("Q-MANY", said("many")),
+        ("Q-BAD", refused(400, "invalid_request_error", "bad")),
+        ("Q-UNAUTHORIZED", refused(401, "invalid_request_error", "invalid_api_key")),
+        ("Q-FORBIDDEN", refused(403, "forbidden", "f")),
+        ("Q-RATE", refused(429, "rate_limit", "rate_limit_exceeded")),
+        ("Q-USAGE", refused(429, "usage_limit_reached", "x")),
+        ("Q-BROKEN", refused(500, "server_error", "x")),
+        ("Q-WINDOW", ended("context_length_exceeded")),
+        ("Q-QUOTA", ended("insufficient_quota")),
+        ("Q-OVERLOADED", ended("server_is_overloaded")),
+        ("Q-POLICY", ended("invalid_prompt")),
+        ("Q-CUT", events([created()])),
+        ("Q-AFTER", said("after")),
+        ("Q-FORK", said("forked")),
+        ("Q-LONG", slow),
+        ("Q-RESUME", said("resumed")),
+        ("Q-SETTINGS", said("set")),
+        ("Q-MENTION", said("mentioned")),
+        ("Q-LOOK", said("an image")),
+        ("Q-JSON", said(r#"{"n":7}"#)),
+        ("Q-STREAM", response(deltas(["streamed"]))),
+        ("Q-ONE", said("one")),
+    ] {
+        choose(text, entry);
+    }
     let mut first = said("a summary");
-    first["__match__"] = json!([
-        {"if": "Q-MANY", "then": said("many")},
-        {"if": "Q-FAIL", "then": failed},
-        {"if": "Q-FORK", "then": said("forked")},
-        {"if": "Q-LONG", "then": slow},
-        {"if": "Q-RESUME", "then": said("resumed")},
-        {"if": "Q-LOOK", "then": said("an image")},
-        {"if": "Q-JSON", "then": said(r#"{"n":7}"#)},
-        {"if": "Q-STREAM", "then": response(deltas(["streamed"]))},
-        {"if": "Q-ONE", "then": said("one")},
-    ]);
+    first["__match__"] = choices.into();
     json!([first])
 }
 

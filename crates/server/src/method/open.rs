@@ -180,7 +180,13 @@ async fn open(
     let asked = Arc::new(Asked::default());
     let (heddle, thread) = open_thread(&call.hub, &source, &opening, &asked).await?;
     let facts = facts_of(&thread)?;
-    let shown = as_shown(&call, &heddle, &source, &thread, &facts, ephemeral, with_turns).await?;
+    let mut shown =
+        as_shown(&call, &heddle, &source, &thread, &facts, ephemeral, with_turns).await?;
+    if let Source::Fork(from, _) = &source
+        && !ephemeral
+    {
+        shown.name = copy_name(&call.hub, *from, facts.id).await?;
+    }
     let running = thread_settings(&facts, &opening, thread.directory());
     let notices = thread.notices().to_vec();
     let answered = call.answer(&WithThread { thread: &shown, settings: &running, number: None });
@@ -214,6 +220,16 @@ async fn open(
         }
     }
     Ok(answered)
+}
+
+/// Gives a fork the name of its source, if that has one.
+async fn copy_name(hub: &Hub, from: ThreadId, to: ThreadId) -> Result<Option<String>, RpcError> {
+    let threads = hub.heddle().threads();
+    let name = threads.find(from).await.map_err(refused)?.and_then(|found| found.name);
+    if let Some(name) = &name {
+        threads.set_name(to, name).await.map_err(refused)?;
+    }
+    Ok(name)
 }
 
 /// Changes settings of a loaded thread from its next turn on. For that, the thread is opened again: at once if no turn

@@ -128,9 +128,22 @@ fn every_answer() {
     check(Answer::Cancel, Err("the user declined"), "InProgress ? Declined");
     check(Answer::TimedOut, Err("timed out"), "InProgress ? Failed");
     check(Answer::Disconnected, Err("approval request"), "InProgress ? Failed");
-    check(Answer::Invalid, Err("approval request"), "InProgress ? Failed");
     let failed = Answer::Failed("the approver panicked".to_owned());
     check(failed, Err("failed: the approver panicked; "), "InProgress ? Failed");
+}
+
+/// An answer that is none of the choices accepts nothing. A patch is declined by it, a command fails.
+#[test]
+fn an_invalid_answer() {
+    for (effect, refusal, shown) in [
+        (escalated("stat -c x"), "approval request", "InProgress ? Failed"),
+        (write("/etc/passwd"), "nobody has accepted", "InProgress ? Declined"),
+    ] {
+        let passed = pass(&Gate::new(policy()), effect, &Answer::Invalid);
+        let said = passed.leave.expect("it ended").expect_err("it was accepted");
+        assert!(said.contains(refusal), "{said}");
+        assert_eq!(passed.shown.join(" "), shown);
+    }
 }
 
 #[test]
