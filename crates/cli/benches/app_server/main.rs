@@ -21,8 +21,11 @@ use client::{Client, Followers, Server};
 
 type Failure = Box<dyn std::error::Error>;
 
+/// Measures something, and returns its rows of the table.
+type Measure = fn(&Options) -> Result<Vec<Row>, Failure>;
+
 /// The figures: a name, and what measures it.
-const ALL: [(&str, fn(&Options) -> Result<Vec<Row>, Failure>); 7] = [
+const ALL: [(&str, Measure); 7] = [
     ("start", start),
     ("turn", second_turn),
     ("deltas", many_deltas),
