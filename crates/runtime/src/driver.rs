@@ -145,6 +145,7 @@ pub(crate) async fn drive(
         silence: None,
         deadline: parts.time_max().map(|time| Box::pin(sleep(time))),
         began: Instant::now(),
+        now_ms: 0,
     };
     driver.perform(sink);
     loop {
@@ -165,6 +166,7 @@ pub(crate) async fn drive(
             },
             None => driver.wake(control, &mut reports).await,
         };
+        driver.tick();
         match wake {
             Wake::Written(stored) => {
                 driver.wrote(stored);
@@ -233,11 +235,14 @@ struct Driver<'a> {
     /// When the time of the turn is up.
     deadline: Option<Pin<Box<Sleep>>>,
     began: Instant,
+    /// The time since then at the last wake. Many events come with one wake, and to read the clock for each of them would be
+    /// a good part of their cost.
+    now_ms: u64,
 }
 
 impl Driver<'_> {
     fn handle(&mut self, input: Input) {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         self.interrupted |= matches!(input, Input::Interrupt | Input::TimeUp);
         self.turn.handle(now_ms, input).expect("the driver reports only what the engine asked for");
     }
@@ -601,9 +606,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns the time since the turn started.
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Notes the time since the turn started.
+    fn tick(&mut self) {
+        self.now_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
     }
 }
 
@@ -631,7 +636,8 @@ impl Driver<'_> {
     /// Ends an abandoned turn, as an interruption would. Everything is done synchronously, as nothing can be
     /// awaited.
     fn abandon(&mut self) {
-        let now_ms = self.now_ms();
+        self.tick();
+        let now_ms = self.now_ms;
         // Only a turn that is over refuses this, and then there is nothing to end.
         let _ = self.turn.handle(now_ms, Input::Interrupt);
         while let Some(action) = self.turn.poll() {
