@@ -127,6 +127,8 @@ impl Hub {
     /// Removes a client. The turns that it started go on, and the other followers can answer their questions.
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
+        // A turn may wait for this client to read.
+        peer.finish();
         for thread in self.threads() {
             self.unfollow(&thread, peer.id());
         }
@@ -244,6 +246,11 @@ impl Hub {
     /// Lets a client follow a thread, and sends it the requests that the other followers have not answered yet.
     pub(crate) fn follow(&self, loaded: &LoadedThread, peer: &Arc<Peer>) {
         loaded.follow(peer);
+        // One that has disconnected meanwhile is removed by nobody else.
+        if !lock(&self.0.peers).contains_key(&peer.id()) {
+            loaded.unfollow(peer.id());
+            return;
+        }
         let requests = lock(&self.0.requests);
         let mut open: Vec<_> =
             requests.open.iter().filter(|(_, request)| request.thread == loaded.id).collect();
