@@ -17,14 +17,14 @@ use crate::BINARY;
 use crate::run::{LIMIT, lab_for, until};
 
 /// A server, killed when it is dropped.
-struct Server {
-    child: Child,
+pub(crate) struct Server {
+    pub(crate) child: Child,
     /// Where it listens.
     address: String,
 }
 
 impl Server {
-    fn start(lab: &Lab, args: &[&str]) -> Self {
+    pub(crate) fn start(lab: &Lab, args: &[&str]) -> Self {
         let mut command = lab.command(BINARY);
         command.arg("app-server").args(args).stdin(Stdio::null()).stderr(Stdio::piped());
         Self::of(command)
@@ -52,15 +52,15 @@ impl Server {
         Self { child, address }
     }
 
-    fn tcp(&self) -> &str {
+    pub(crate) fn tcp(&self) -> &str {
         self.address.strip_prefix("ws://").unwrap()
     }
 
-    fn unix(&self) -> &str {
+    pub(crate) fn unix(&self) -> &str {
         self.address.strip_prefix("unix://").unwrap()
     }
 
-    fn terminate(mut self) -> i32 {
+    pub(crate) fn terminate(mut self) -> i32 {
         rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
             rustix::process::Signal::TERM,

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails at the first unexpected error")]
 
 mod app_server;
+mod app_server_soak;
 mod app_server_sockets;
 mod bad_input;
 mod chat;
