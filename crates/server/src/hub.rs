@@ -399,3 +399,34 @@ impl Drop for ForgetRequest<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::peer::WAIT_BYTES;
+
+    fn hub() -> Hub {
+        let nowhere = std::env::temp_dir();
+        let heddle = Heddle::builder().home(nowhere.join("no-home")).directory(&nowhere).build();
+        let options = Options {
+            preferences: Preferences::default(),
+            on_notice: |_| {},
+            on_note: Box::new(|_| {}),
+            write_timeout: Duration::from_secs(60),
+        };
+        Hub::new(heddle.expect("the directory is there"), options)
+    }
+
+    /// A turn waits for its only client to read; it must not wait for one that has vanished.
+    #[test]
+    fn nothing_waits_for_a_client_that_is_gone() {
+        let hub = hub();
+        let peer = hub.connect().expect("there is room");
+        peer.send(&Message::line("x".repeat(WAIT_BYTES + 1)));
+        assert!(peer.has_room().now_or_never().is_none());
+        hub.disconnect(&peer);
+        assert!(peer.has_room().now_or_never().is_some());
+    }
+}
