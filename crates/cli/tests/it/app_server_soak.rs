@@ -68,9 +68,12 @@ fn soak() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut rng = Rng::new(seed);
     let mut memory = Vec::new();
-    for _ in 0..PARTS {
+    for number in 1..=PARTS {
         let part = Duration::from_millis(seconds * 1000 / PARTS);
         LocalSet::new().block_on(&runtime, part_of_it(&world, &servers, &mut rng, part));
+        if number == PARTS {
+            LocalSet::new().block_on(&runtime, nothing_stays_loaded(&world, &servers));
+        }
         memory.push(servers.each_ref().map(|server| pss_mb(server.child.id())));
         eprintln!("memory of the servers: {:.1?} MB", memory[memory.len() - 1]);
     }
@@ -133,13 +136,17 @@ impl Target {
     }
 }
 
+fn shared_targets(servers: &[Server; 2]) -> [Rc<Target>; 2] {
+    [
+        Target::new(Place::Unix(servers[0].unix().to_owned())),
+        Target::new(Place::Tcp(servers[1].tcp().to_owned())),
+    ]
+}
+
 /// Lets all clients live for a while. At the end all threads are archived.
 async fn part_of_it(world: &Rc<World>, servers: &[Server; 2], rng: &mut Rng, time: Duration) {
     let until = Instant::now() + time;
-    let shared = [
-        Target::new(Place::Unix(servers[0].unix().to_owned())),
-        Target::new(Place::Tcp(servers[1].tcp().to_owned())),
-    ];
+    let shared = shared_targets(servers);
     let mut clients = JoinSet::new();
     for (index, count) in CLIENTS.into_iter().enumerate() {
         for _ in 0..count {
@@ -163,6 +170,14 @@ async fn part_of_it(world: &Rc<World>, servers: &[Server; 2], rng: &mut Rng, tim
         for thread in loaded.as_array().unwrap() {
             client.retire(thread.as_str().unwrap()).await;
         }
+        client.finish().await;
+    }
+}
+
+/// Waits until both servers have closed the threads whose clients have vanished.
+async fn nothing_stays_loaded(world: &Rc<World>, servers: &[Server; 2]) {
+    for target in shared_targets(servers) {
+        let mut client = Client::connect(world, &target, Rng::new(0)).await;
         let deadline = Instant::now() + LIMIT;
         loop {
             let loaded = client.ask("thread/loaded/list", json!({})).await.unwrap()["data"].clone();
