@@ -163,6 +163,8 @@ impl Hub {
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
         self.end_work(peer.id());
+        // A turn may wait for this client to read.
+        peer.finish();
         for thread in self.threads() {
             self.unfollow(&thread, peer.id());
         }
@@ -328,6 +330,11 @@ impl Hub {
     /// Lets a client follow a thread, and sends it the requests that the other followers have not answered yet.
     pub(crate) fn follow(&self, loaded: &LoadedThread, peer: &Arc<Peer>) {
         loaded.follow(peer);
+        // One that has disconnected meanwhile is removed by nobody else.
+        if !lock(&self.0.peers).contains_key(&peer.id()) {
+            loaded.unfollow(peer.id());
+            return;
+        }
         let requests = lock(&self.0.requests);
         let mut open: Vec<_> =
             requests.open.iter().filter(|(_, request)| request.thread == loaded.id).collect();
@@ -486,4 +493,35 @@ impl Drop for ForgetRequest<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::peer::WAIT_BYTES;
+
+    fn hub() -> Hub {
+        let nowhere = std::env::temp_dir();
+        let heddle = Heddle::builder().home(nowhere.join("no-home")).directory(&nowhere).build();
+        let options = Options {
+            preferences: Preferences::default(),
+            on_notice: |_| {},
+            on_note: Box::new(|_| {}),
+            write_timeout: Duration::from_secs(60),
+        };
+        Hub::new(heddle.expect("the directory is there"), options)
+    }
+
+    /// A turn waits for its only client to read; it must not wait for one that has vanished.
+    #[test]
+    fn nothing_waits_for_a_client_that_is_gone() {
+        let hub = hub();
+        let peer = hub.connect().expect("there is room");
+        peer.send(&Message::line("x".repeat(WAIT_BYTES + 1)));
+        assert!(peer.has_room().now_or_never().is_none());
+        hub.disconnect(&peer);
+        assert!(peer.has_room().now_or_never().is_some());
+    }
 }

@@ -75,6 +75,8 @@ pub(crate) struct ThreadState {
 struct RunningTurn {
     face: TurnFace,
     handle: TurnHandle,
+    /// Whether the user can add to it.
+    takes_input: bool,
 }
 
 /// What a thread is opened with, and opened with again if settings change.
@@ -268,6 +270,17 @@ impl ThreadState {
         self.turn.as_ref().map(|turn| turn.face.turn())
     }
 
+    /// Notes that the user cannot add to the turn that has just begun.
+    pub(crate) fn takes_no_input(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.takes_input = false;
+        }
+    }
+
+    pub(crate) fn running_takes_input(&self) -> bool {
+        self.turn.as_ref().is_none_or(|turn| turn.takes_input)
+    }
+
     pub(crate) fn handle(&self) -> Option<&TurnHandle> {
         self.turn.as_ref().map(|turn| &turn.handle)
     }
@@ -290,7 +303,7 @@ impl ThreadState {
             .raw_reasoning(self.raw_reasoning)
             .directory(self.open.directory());
         let shown = face.turn().clone();
-        self.turn = Some(RunningTurn { face, handle: turn.handle() });
+        self.turn = Some(RunningTurn { face, handle: turn.handle(), takes_input: true });
         shown
     }
 

@@ -17,7 +17,7 @@ use crate::run::{LIMIT, lab_for, until};
 
 /// A server, killed when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     /// Where it listens.
     pub(crate) address: String,
 }

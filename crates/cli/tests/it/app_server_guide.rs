@@ -74,7 +74,7 @@ impl Reader {
             match line.split_at('→'.len_utf8()) {
                 ("→", message) => self.send(message.trim()).await,
                 (_, message) if message.trim().starts_with('{') => {
-                    self.expect(message.trim()).await
+                    self.expect(message.trim()).await;
                 }
                 (_, told) => {
                     for told in told.split(" · ") {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use testkit::ModelServer;
-use testkit::script::{call, deltas, message, response};
+use testkit::script::{after_ms, call, deltas, message, response};
 use tokio::net::UnixStream;
 use tokio_tungstenite::tungstenite::Error;
 
@@ -228,6 +228,28 @@ fn commands_of_the_user() {
         assert!(input.contains(words), "{words}: {input}");
     }
     assert_eq!(lab.workspace.read("made.txt").unwrap(), "made\n");
+}
+
+/// A compaction takes no input: the user would get no answer to it.
+#[test]
+fn nothing_is_added_to_a_compaction() {
+    let (_model, _lab, server, runtime) = scene(json!([
+        response([message("Hello.")]),
+        response([after_ms(600_000, message("A summary."))]),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({})).await;
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        ann.ask("thread/compact/start", json!({"threadId": thread})).await;
+        let turn = ann.told("turn/started").await;
+        ann.told("turn/started").await;
+        let refused = ann.say(&thread).await;
+        assert!(refused["message"].as_str().unwrap().contains("compacted"), "{refused} {turn}");
+        ann.ask("turn/interrupt", json!({"threadId": thread, "turnId": ""})).await;
+        ann.until(|it| it["params"]["turn"]["status"] == "interrupted").await;
+    });
 }
 
 /// The last turns of a thread can be taken out of it; it stays loaded, and its clients go on following it.

@@ -69,7 +69,8 @@ fn every_answer() {
     let failed = ["approval request for this command failed", "approval request for this patch"];
     check(Answer::Disconnected, ["Failed"; 2], failed, false);
     // As the reference has it: an answer that is none has not accepted the patch.
-    check(Answer::Invalid, ["Failed", "Declined"], failed, false);
+    let refused = [failed[0], "nobody has accepted this patch"];
+    check(Answer::Invalid, ["Failed", "Declined"], refused, false);
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
     open::change(&call.hub, &loaded, &changes).await?;
     let mut state = loaded.lock();
     if let (Some(turn), Some(handle)) = (state.running_turn().cloned(), state.handle()) {
+        refuse_input(&state)?;
         steer_with(handle, only_text, said)?;
         return Ok(call.answer(&json!({"turn": turn})));
     }
@@ -76,6 +77,7 @@ pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered, RpcE
     if active != expected_turn_id {
         return Err(unexpected(&expected_turn_id, active));
     }
+    refuse_input(&state)?;
     steer_with(handle, only_text, said)?;
     Ok(call.answer(&json!({"turnId": active})))
 }
@@ -105,6 +107,7 @@ pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcErr
     refuse_while_active(&state)?;
     let turn = state.open.compact();
     state.begin(&turn, None, heddle::now_ms());
+    state.takes_no_input();
     let answered = call.answer(&json!({}));
     state.send(turn)?;
     Ok(answered)
@@ -127,6 +130,14 @@ pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answe
     let answered = call.answer(&json!({}));
     state.send(turn)?;
     Ok(answered)
+}
+
+/// A compaction asks the model for nothing else, so what was added to it would have no answer.
+fn refuse_input(state: &ThreadState) -> Result<(), RpcError> {
+    match state.running_takes_input() {
+        true => Ok(()),
+        false => Err(RpcError::invalid("the history is being compacted: wait for the end of that")),
+    }
 }
 
 pub(super) fn refuse_while_active(state: &ThreadState) -> Result<(), RpcError> {
