@@ -91,7 +91,7 @@ closes; otherwise it runs until SIGTERM, and turns go on when their client is go
 Options given here are the defaults for threads that do not override them.
 
 Examples:
-  heddle app-server -s workspace-write < requests.jsonl
+  heddle app-server -s workspace-write --listen unix:///run/user/1000/heddle.sock
   heddle app-server --listen unix:///run/user/1000/heddle.sock
   heddle app-server --listen ws://127.0.0.1:8765 --ws-auth capability-token --ws-token-file token.txt";
 

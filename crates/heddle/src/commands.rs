@@ -200,6 +200,12 @@ impl Controls {
         self.killed.send_replace(true);
     }
 
+    /// Waits until somebody has wanted the command to be killed.
+    pub async fn killed(&self) {
+        // The sender is in `self`.
+        let _ = self.killed.subscribe().wait_for(|killed| *killed).await;
+    }
+
     /// Kills the command immediately, from any thread, for a program that is about to exit.
     pub fn kill_now(&self) {
         self.kill();

@@ -288,9 +288,11 @@ impl Hub {
 
     /// Returns the thread if it is loaded and not closing; otherwise the error for the client.
     pub(crate) fn loaded(&self, thread: ThreadId) -> Result<Arc<LoadedThread>, RpcError> {
-        self.find(thread)
-            .filter(|loaded| !loaded.lock().is_closing())
-            .ok_or_else(|| RpcError::invalid(format!("thread not found: {thread}")))
+        self.find(thread).filter(|loaded| !loaded.lock().is_closing()).ok_or_else(|| {
+            RpcError::invalid(format!(
+                "thread not found: {thread} (if it is saved, thread/resume loads it)"
+            ))
+        })
     }
 
     /// Reserves room for one more thread; refuses beyond [`THREADS_MAX`], or if the server is shutting down.

@@ -230,7 +230,11 @@ pub(crate) async fn attend(
     let (code, drained) = loop {
         let next = async {
             if told_as.is_some() {
-                peer.has_room().await;
+                // A command that is to end must not wait for a client that never reads.
+                tokio::select! {
+                    () = peer.has_room() => {}
+                    () = controls.killed() => {}
+                }
             }
             running.next().await
         };

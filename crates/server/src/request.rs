@@ -751,6 +751,14 @@ fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), R
             return Err(RpcError::invalid(message));
         }
     }
+    // Other unknown fields are ignored, but whoever gives this one believes that the turn is held by it.
+    if ["turn/start", "thread/settings/update"].contains(&method) && fields.contains_key("sandbox")
+    {
+        let message = format!(
+            "{method}.sandbox: that is a field of thread/start; give sandboxPolicy, such as {{\"type\": \"readOnly\"}}"
+        );
+        return Err(RpcError::invalid(message));
+    }
     Ok(())
 }
 
@@ -848,6 +856,9 @@ mod tests {
         let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "plan"}});
         refused::<TurnStart>("turn/start", plan, "collaborationMode");
         refused::<TurnInterrupt>("turn/interrupt", json!({"threadId": ID}), "turnId");
+        let sandbox = json!({"threadId": ID, "input": [], "sandbox": "read-only"});
+        refused::<TurnStart>("turn/start", sandbox.clone(), "give sandboxPolicy");
+        refused::<SettingsUpdate>("thread/settings/update", sandbox, "give sandboxPolicy");
         for (part, words) in [
             (json!({"type": "image", "fileId": "f"}), "url"),
             (json!({"type": "localImage", "path": "/a", "detail": "huge"}), "huge"),

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use protocol::approval::{ApprovalRequest, Resolution};
+use protocol::approval::{Answer, ApprovalRequest, Resolution};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, ItemId};
 use protocol::item::{Item as EngineItem, ItemBody, Status as ItemStatus, StepStatus, Verdict};
@@ -176,6 +176,14 @@ impl TurnFace {
                 vec![self.error(error, true)]
             }
             Event::Warning(message) => vec![self.warning(message.clone())],
+            Event::Waiting(since) => {
+                let seconds = since.as_secs();
+                vec![
+                    self.warning(format!(
+                        "the model has said nothing for {seconds} s; still waiting"
+                    )),
+                ]
+            }
             Event::HistoryRepaired(repairs) => {
                 let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
                 vec![self.warning(words.join("\n"))]
@@ -218,7 +226,7 @@ impl TurnFace {
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
             // This protocol has no notifications for these.
-            Event::FileStaged { .. } | Event::FileSent(_) | Event::Waiting(_) => Vec::new(),
+            Event::FileStaged { .. } | Event::FileSent(_) => Vec::new(),
         }
     }
 
@@ -299,6 +307,11 @@ impl TurnFace {
             }
             Resolution::Answered(answer) => {
                 let mut told = vec![Told::Resolved(id)];
+                if *answer == Answer::Invalid {
+                    let text = "the answer to an approval request has none of its availableDecisions, so it is a \
+                                refusal; answer {\"decision\": …} with one of them";
+                    told.push(self.warning(text.to_owned()).into());
+                }
                 let is_command = self.open.values().any(|open| open.is_command);
                 if !is_command || answer.accepts() {
                     told.extend(self.set_waiting(!self.asking.is_empty()));

@@ -422,6 +422,55 @@ fn output_that_nobody_reads() {
     });
 }
 
+/// A command that waits for a client that never reads ends when it is killed, when its client vanishes, and with the server.
+#[test]
+fn a_flood_that_nobody_reads_ends() {
+    for way in ["kill", "vanish", "terminate"] {
+        let (_model, lab, server, runtime) = scene(json!([]));
+        let flood = json!({
+            "command": ["sh", "-c", "echo $$ > pid; exec yes"],
+            "processHandle": "p",
+            "cwd": path(&lab, ""),
+            "streamStdoutStderr": true,
+            "timeoutMs": null,
+            "outputBytesCap": null,
+        });
+        let mut server = Some(server);
+        let pid = runtime.block_on(async {
+            let mut ann = Client::unix(server.as_ref().unwrap(), "ann").await;
+            ann.send(json!({"id": 900, "method": "process/spawn", "params": flood})).await;
+            let pid = until("the command", || {
+                let pid = lab.workspace.read("pid").ok()?;
+                pid.ends_with('\n').then(|| pid.trim().to_owned())
+            });
+            // It sleeps once the server takes no more: then nothing more is written in a while.
+            let written = || {
+                let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+                io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok())
+            };
+            let mut before = None;
+            until("the flood to wait", || {
+                let now = written();
+                let same = now == before && now.is_some_and(|bytes| bytes > 1 << 20);
+                before = now;
+                std::thread::sleep(Duration::from_millis(100));
+                same.then_some(())
+            });
+            match way {
+                "kill" => {
+                    let params = json!({"processHandle": "p"});
+                    ann.send(json!({"id": 901, "method": "process/kill", "params": params})).await;
+                }
+                "vanish" => drop(ann),
+                _ => assert_eq!(server.take().unwrap().terminate(), 0),
+            }
+            pid
+        });
+        let gone = || (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(());
+        until(way, gone);
+    }
+}
+
 /// What a connection has started ends with it, and with the server.
 #[test]
 fn nothing_is_left_running() {
