@@ -93,7 +93,8 @@ Options given here are the defaults for threads that do not override them.
 Examples:
   heddle app-server -s workspace-write --listen unix:///run/user/1000/heddle.sock
   heddle app-server --listen unix:///run/user/1000/heddle.sock
-  heddle app-server --listen ws://127.0.0.1:8765 --ws-auth capability-token --ws-token-file token.txt";
+  heddle app-server --listen ws://127.0.0.1:8765 --ws-auth capability-token --ws-token-file token.txt
+  heddle app-server generate-ts --out types";
 
 /// How clients of a TCP port authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -103,7 +104,11 @@ pub(crate) enum WsAuth {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AppServerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<AppServerCommand>,
+
     /// Where to listen: stdio:// serves one client on stdin and stdout; unix://PATH and ws://IP:PORT serve any number by
     /// WebSocket, on a socket that only you can open, or on a TCP port.
     #[arg(long, value_name = "URL", default_value = "stdio://")]
@@ -129,6 +134,34 @@ pub(crate) struct AppServerArgs {
 
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppServerCommand {
+    /// Write JSON Schemas of all messages, one file for each, under the names that Codex gives them.
+    #[command(after_help = GENERATE_HELP)]
+    GenerateJsonSchema(GenerateArgs),
+    /// Write the types of all messages as a TypeScript module, index.ts.
+    #[command(after_help = GENERATE_HELP)]
+    GenerateTs(GenerateArgs),
+}
+
+const GENERATE_HELP: &str = "\
+The directory is created. Files of the same names are replaced, others stay. Params are as the server reads them, so a field \
+with a default is optional; results and notifications are as it writes them, so a field that is always there is required.
+
+Example:
+  heddle app-server generate-json-schema --out schemas --experimental";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GenerateArgs {
+    /// The directory for the files.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Include the experimental methods and fields, for clients that set capabilities.experimentalApi.
+    #[arg(long)]
+    pub(crate) experimental: bool,
 }
 
 #[derive(Debug, ClapArgs)]

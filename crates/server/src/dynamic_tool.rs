@@ -6,15 +6,16 @@ use std::sync::Weak;
 use heddle::tools::{OutputBody, Tool, ToolContext, ToolFuture, ToolOutput, ToolSpec};
 use protocol::open::Open;
 use protocol::responses::KnownPart;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::request::DynamicToolSpec;
 use crate::thread::Owner;
 
-const METHOD: &str = "item/tool/call";
+pub(crate) const METHOD: &str = "item/tool/call";
 
 /// A tool whose calls are sent to the clients that follow its thread.
 pub(crate) struct DynamicTool {
@@ -45,14 +46,15 @@ impl DynamicTool {
             Err(refusal) => return refusal,
         };
         let turn = thread.lock().turn_id().unwrap_or_default().to_owned();
-        let params = json!({
-            "threadId": thread.id.to_string(),
-            "turnId": turn,
-            "callId": context.call_id(),
-            "namespace": null,
-            "tool": self.spec.name,
-            "arguments": arguments,
-        });
+        let params = Asked {
+            thread_id: thread.id.to_string(),
+            turn_id: turn,
+            call_id: context.call_id().to_owned(),
+            namespace: (),
+            tool: self.spec.name.clone(),
+            arguments,
+        };
+        let params = serde_json::to_value(params).expect("calls are plain data");
         match self.hub.call(&thread, METHOD, &params).await {
             Some(reply) => output(reply.get()),
             None => ToolOutput::failed(format!(
@@ -79,15 +81,30 @@ impl Tool for DynamicTool {
     }
 }
 
-#[derive(Deserialize)]
+/// A call, as clients get it.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Reply {
+pub(crate) struct Asked {
+    thread_id: String,
+    turn_id: String,
+    call_id: String,
+    /// Always null in this build.
+    namespace: (),
+    tool: String,
+    arguments: Value,
+}
+
+/// What came of a call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reply {
     #[serde(default)]
     content_items: Vec<ContentItem>,
     success: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "DynamicToolCallOutputContentItem")]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum ContentItem {
     InputText { text: String },

@@ -31,6 +31,8 @@ mod processes;
 mod published;
 pub mod question;
 pub mod request;
+mod response;
+pub mod schema;
 mod searches;
 mod serve;
 mod thread;
@@ -40,7 +42,7 @@ mod watch;
 pub mod wire;
 
 pub use hub::{Hub, Options, PEERS_MAX, THREADS_MAX};
-pub use method::{METHODS, Method, Stability};
+pub use method::{METHODS, Method, NO_PARAMS, Shape, Stability};
 pub use peer::{JOIN_BYTES, Peer, PeerId, UNREAD_BYTES_MAX, WAIT_BYTES};
 pub use processes::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, PROCESSES_MAX, TIMEOUT_DEFAULT};
 pub use searches::{FOUND_MAX, SEARCHES_MAX};

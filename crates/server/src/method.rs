@@ -20,24 +20,43 @@ mod thread;
 mod turn;
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::hub::Hub;
 use crate::message::{RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
+use crate::occurrences::Occurrence;
 use crate::peer::{Message, Peer};
 use crate::request::{self, Nothing};
+use crate::response::{self, Done, Refused};
+use crate::{page, wire};
 
 /// A method of the protocol, and its handler.
 pub struct Method {
     pub name: &'static str,
     pub stability: Stability,
+    /// Its parameters.
+    pub params: Shape,
+    /// The result of its response.
+    pub result: Shape,
     handle: Handle,
 }
+
+/// The parameters or the result of a method.
+pub struct Shape {
+    /// The reference's name for it; [`NO_PARAMS`] if there are none.
+    pub name: &'static str,
+    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// The name of parameters that are left out.
+pub const NO_PARAMS: &str = "NoParams";
 
 /// Which clients may use a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,96 +69,181 @@ pub enum Stability {
 type Handle = fn(Call, Option<Box<RawValue>>, bool) -> Handling;
 type Handling = Pin<Box<dyn Future<Output = Result<Answered, RpcError>> + Send>>;
 
+// A row: the method, the name and type of its parameters, its handler, and the name and type of its result.
 macro_rules! methods {
-    ($($name:literal $stability:ident $params:ty => $handler:path,)*) => {
+    ($($name:literal $stability:ident $asked:ident($params:ty)
+        => $handler:path => $told:ident($result:ty),)*) => {
         /// All methods of this build, sorted by name.
         pub const METHODS: &[Method] = &[$(Method {
             name: $name,
             stability: Stability::$stability,
+            params: Shape {
+                name: stringify!($asked),
+                schema: <$params as JsonSchema>::json_schema,
+            },
+            result: Shape {
+                name: stringify!($told),
+                schema: <$result as JsonSchema>::json_schema,
+            },
             handle: |call, params, experimental| Box::pin(async move {
                 let params: $params =
                     request::read_params($name, params.as_deref(), experimental)?;
-                $handler(call, params).await
+                let answered: Answered<$result> = $handler(call, params).await?;
+                Ok(answered.done())
             }),
         }),*];
     };
 }
 
 methods! {
-    "account/login/start" Stable request::LoginStart => account::login,
-    "account/logout" Stable Nothing => account::logout,
-    "account/rateLimits/read" Stable Nothing => account::rate_limits,
-    "account/read" Stable Nothing => account::read,
-    "account/usage/read" Stable Nothing => account::usage,
-    "collaborationMode/list" Experimental Nothing => about::collaboration_modes,
-    "command/exec" Stable request::CommandExec => command::exec,
-    "command/exec/resize" Stable request::CommandResize => command::resize,
-    "command/exec/terminate" Stable request::OfCommand => command::terminate,
-    "command/exec/write" Stable request::CommandWrite => command::write,
-    "config/batchWrite" Stable request::ConfigBatchWrite => config::write_batch,
-    "config/mcpServer/reload" Stable Nothing => extension::reload_mcp,
-    "config/read" Stable request::ConfigRead => config::read,
-    "config/value/write" Stable request::ConfigValueWrite => config::write_value,
-    "configRequirements/read" Stable Nothing => about::requirements,
-    "experimentalFeature/enablement/set" Stable request::FeatureEnablement => extension::enable_features,
-    "experimentalFeature/list" Stable request::FeatureList => extension::features,
-    "fs/copy" Stable request::Copy => fs::copy,
-    "fs/createDirectory" Stable request::CreateDirectory => fs::make_directory,
-    "fs/getMetadata" Stable request::OfPath => fs::metadata,
-    "fs/readDirectory" Stable request::OfPath => fs::read_directory,
-    "fs/readFile" Stable request::OfPath => fs::read_file,
-    "fs/remove" Stable request::Remove => fs::remove,
-    "fs/unwatch" Stable request::Unwatch => fs::unwatch,
-    "fs/watch" Stable request::Watch => fs::watch,
-    "fs/writeFile" Stable request::WriteFile => fs::write_file,
-    "fuzzyFileSearch" Stable request::FileSearch => search::once,
-    "fuzzyFileSearch/sessionStart" Experimental request::SearchStart => search::start,
-    "fuzzyFileSearch/sessionStop" Experimental request::OfSearch => search::stop,
-    "fuzzyFileSearch/sessionUpdate" Experimental request::SearchUpdate => search::update,
-    "hooks/list" Stable request::Directories => about::hooks,
-    "initialize" Stable request::Initialize => handshake::initialize,
-    "mcpServer/resource/read" Stable request::ResourceRead => extension::read_resource,
-    "mcpServer/tool/call" Stable request::ToolCall => extension::call_tool,
-    "mcpServerStatus/list" Stable request::PageOf => extension::mcp_servers,
-    "model/list" Stable request::PageOf => model::list,
-    "modelProvider/capabilities/read" Stable Nothing => model::capabilities,
-    "permissionProfile/list" Stable request::PageOf => about::permission_profiles,
-    "process/kill" Experimental request::OfProcess => process::kill,
-    "process/resizePty" Experimental request::ProcessResize => process::resize,
-    "process/spawn" Experimental request::ProcessSpawn => process::spawn,
-    "process/writeStdin" Experimental request::ProcessWrite => process::write,
-    "server/diagnostics" Experimental Nothing => about::diagnostics,
-    "skills/config/write" Stable request::SkillSwitch => extension::switch,
-    "skills/extraRoots/set" Stable request::ExtraRoots => extension::extra_roots,
-    "skills/list" Stable request::Directories => about::skills,
-    "thread/archive" Stable request::OfThread => thread::archive,
-    "thread/backgroundTerminals/clean" Experimental request::OfThread => terminals::clean,
-    "thread/backgroundTerminals/list" Experimental request::PageOfThread => terminals::list,
-    "thread/backgroundTerminals/terminate" Experimental request::Terminate => terminals::terminate,
-    "thread/compact/start" Stable request::OfThread => turn::compact,
-    "thread/delete" Stable request::OfThread => thread::delete,
-    "thread/events" Experimental request::ThreadEvents => thread::events,
-    "thread/fork" Stable request::Resume => open::fork,
-    "thread/inject_items" Stable request::InjectItems => thread::inject_items,
-    "thread/items/list" Stable request::ItemsList => past::items,
-    "thread/items/read" Experimental request::ItemsRead => past::read_items,
-    "thread/list" Stable request::ThreadList => past::list,
-    "thread/loaded/list" Stable request::PageOf => thread::loaded_list,
-    "thread/name/set" Stable request::SetName => thread::set_name,
-    "thread/read" Stable request::ThreadRead => past::read,
-    "thread/resume" Stable request::Resume => open::resume,
-    "thread/revert" Stable request::Revert => open::revert,
-    "thread/search" Experimental request::ThreadSearch => past::search,
-    "thread/searchOccurrences" Experimental request::SearchOccurrences => past::occurrences,
-    "thread/settings/update" Experimental request::SettingsUpdate => thread::update_settings,
-    "thread/shellCommand" Stable request::ShellCommand => turn::shell_command,
-    "thread/start" Stable request::ThreadStart => open::start,
-    "thread/turns/list" Stable request::TurnsList => past::turns,
-    "thread/unarchive" Stable request::OfThread => thread::unarchive,
-    "thread/unsubscribe" Stable request::OfThread => thread::unsubscribe,
-    "turn/interrupt" Stable request::TurnInterrupt => turn::interrupt,
-    "turn/start" Stable request::TurnStart => turn::start,
-    "turn/steer" Stable request::TurnSteer => turn::steer,
+    "account/login/start" Stable LoginAccountParams(request::LoginStart)
+        => account::login => LoginAccountResponse(Refused),
+    "account/logout" Stable NoParams(Nothing)
+        => account::logout => LogoutAccountResponse(Done),
+    "account/rateLimits/read" Stable NoParams(Nothing)
+        => account::rate_limits => GetAccountRateLimitsResponse(Refused),
+    "account/read" Stable GetAccountParams(request::ReadAccount)
+        => account::read => GetAccountResponse(response::WhoPays),
+    "account/usage/read" Stable NoParams(Nothing)
+        => account::usage => GetAccountTokenUsageResponse(Refused),
+    "collaborationMode/list" Experimental CollaborationModeListParams(Nothing)
+        => about::collaboration_modes => CollaborationModeListResponse(response::Data<response::CollaborationMode>),
+    "command/exec" Stable CommandExecParams(request::CommandExec)
+        => command::exec => CommandExecResponse(response::Ended),
+    "command/exec/resize" Stable CommandExecResizeParams(request::CommandResize)
+        => command::resize => CommandExecResizeResponse(Done),
+    "command/exec/terminate" Stable CommandExecTerminateParams(request::OfCommand)
+        => command::terminate => CommandExecTerminateResponse(Done),
+    "command/exec/write" Stable CommandExecWriteParams(request::CommandWrite)
+        => command::write => CommandExecWriteResponse(Done),
+    "config/batchWrite" Stable ConfigBatchWriteParams(request::ConfigBatchWrite)
+        => config::write_batch => ConfigWriteResponse(config::WriteResult),
+    "config/mcpServer/reload" Stable NoParams(Nothing)
+        => extension::reload_mcp => McpServerRefreshResponse(Done),
+    "config/read" Stable ConfigReadParams(request::ConfigRead)
+        => config::read => ConfigReadResponse(config::ReadResult),
+    "config/value/write" Stable ConfigValueWriteParams(request::ConfigValueWrite)
+        => config::write_value => ConfigWriteResponse(config::WriteResult),
+    "configRequirements/read" Stable NoParams(Nothing)
+        => about::requirements => ConfigRequirementsReadResponse(response::Requirements),
+    "experimentalFeature/enablement/set" Stable ExperimentalFeatureEnablementSetParams(request::FeatureEnablement)
+        => extension::enable_features => ExperimentalFeatureEnablementSetResponse(response::Enabled),
+    "experimentalFeature/list" Stable ExperimentalFeatureListParams(request::FeatureList)
+        => extension::features => ExperimentalFeatureListResponse(response::Listed<response::NoEntry>),
+    "fs/copy" Stable FsCopyParams(request::Copy)
+        => fs::copy => FsCopyResponse(Done),
+    "fs/createDirectory" Stable FsCreateDirectoryParams(request::CreateDirectory)
+        => fs::make_directory => FsCreateDirectoryResponse(Done),
+    "fs/getMetadata" Stable FsGetMetadataParams(request::OfPath)
+        => fs::metadata => FsGetMetadataResponse(response::FileMetadata),
+    "fs/readDirectory" Stable FsReadDirectoryParams(request::OfPath)
+        => fs::read_directory => FsReadDirectoryResponse(response::Entries),
+    "fs/readFile" Stable FsReadFileParams(request::OfPath)
+        => fs::read_file => FsReadFileResponse(response::FileContent),
+    "fs/remove" Stable FsRemoveParams(request::Remove)
+        => fs::remove => FsRemoveResponse(Done),
+    "fs/unwatch" Stable FsUnwatchParams(request::Unwatch)
+        => fs::unwatch => FsUnwatchResponse(Done),
+    "fs/watch" Stable FsWatchParams(request::Watch)
+        => fs::watch => FsWatchResponse(response::Watched),
+    "fs/writeFile" Stable FsWriteFileParams(request::WriteFile)
+        => fs::write_file => FsWriteFileResponse(Done),
+    "fuzzyFileSearch" Stable FuzzyFileSearchParams(request::FileSearch)
+        => search::once => FuzzyFileSearchResponse(response::FoundFiles),
+    "fuzzyFileSearch/sessionStart" Experimental FuzzyFileSearchSessionStartParams(request::SearchStart)
+        => search::start => FuzzyFileSearchSessionStartResponse(Done),
+    "fuzzyFileSearch/sessionStop" Experimental FuzzyFileSearchSessionStopParams(request::OfSearch)
+        => search::stop => FuzzyFileSearchSessionStopResponse(Done),
+    "fuzzyFileSearch/sessionUpdate" Experimental FuzzyFileSearchSessionUpdateParams(request::SearchUpdate)
+        => search::update => FuzzyFileSearchSessionUpdateResponse(Done),
+    "hooks/list" Stable HooksListParams(request::HooksList)
+        => about::hooks => HooksListResponse(response::Data<response::Hooks>),
+    "initialize" Stable InitializeParams(request::Initialize)
+        => handshake::initialize => InitializeResponse(response::Initialized),
+    "mcpServer/resource/read" Stable McpResourceReadParams(request::ResourceRead)
+        => extension::read_resource => McpResourceReadResponse(Refused),
+    "mcpServer/tool/call" Stable McpServerToolCallParams(request::ToolCall)
+        => extension::call_tool => McpServerToolCallResponse(Refused),
+    "mcpServerStatus/list" Stable ListMcpServerStatusParams(request::PageOf)
+        => extension::mcp_servers => ListMcpServerStatusResponse(response::Listed<response::NoEntry>),
+    "model/list" Stable ModelListParams(request::ModelList)
+        => model::list => ModelListResponse(response::Listed<response::Model>),
+    "modelProvider/capabilities/read" Stable ModelProviderCapabilitiesReadParams(Nothing)
+        => model::capabilities => ModelProviderCapabilitiesReadResponse(response::ProviderCapabilities),
+    "permissionProfile/list" Stable PermissionProfileListParams(request::ProfileList)
+        => about::permission_profiles => PermissionProfileListResponse(response::Listed<response::PermissionProfile>),
+    "process/kill" Experimental ProcessKillParams(request::OfProcess)
+        => process::kill => ProcessKillResponse(Done),
+    "process/resizePty" Experimental ProcessResizePtyParams(request::ProcessResize)
+        => process::resize => ProcessResizePtyResponse(Done),
+    "process/spawn" Experimental ProcessSpawnParams(request::ProcessSpawn)
+        => process::spawn => ProcessSpawnResponse(Done),
+    "process/writeStdin" Experimental ProcessWriteStdinParams(request::ProcessWrite)
+        => process::write => ProcessWriteStdinResponse(Done),
+    "server/diagnostics" Experimental ServerDiagnosticsParams(Nothing)
+        => about::diagnostics => ServerDiagnosticsResponse(response::Diagnostics),
+    "skills/config/write" Stable SkillsConfigWriteParams(request::SkillSwitch)
+        => extension::switch => SkillsConfigWriteResponse(response::SkillSwitched),
+    "skills/extraRoots/set" Stable SkillsExtraRootsSetParams(request::ExtraRoots)
+        => extension::extra_roots => SkillsExtraRootsSetResponse(Done),
+    "skills/list" Stable SkillsListParams(request::SkillsList)
+        => about::skills => SkillsListResponse(response::Data<response::Skills>),
+    "thread/archive" Stable ThreadArchiveParams(request::OfThread)
+        => thread::archive => ThreadArchiveResponse(Done),
+    "thread/backgroundTerminals/clean" Experimental ThreadBackgroundTerminalsCleanParams(request::OfThread)
+        => terminals::clean => ThreadBackgroundTerminalsCleanResponse(Done),
+    "thread/backgroundTerminals/list" Experimental ThreadBackgroundTerminalsListParams(request::PageOfThread)
+        => terminals::list => ThreadBackgroundTerminalsListResponse(response::Listed<response::Terminal>),
+    "thread/backgroundTerminals/terminate" Experimental ThreadBackgroundTerminalsTerminateParams(request::Terminate)
+        => terminals::terminate => ThreadBackgroundTerminalsTerminateResponse(response::Terminated),
+    "thread/compact/start" Stable ThreadCompactStartParams(request::OfThread)
+        => turn::compact => ThreadCompactStartResponse(Done),
+    "thread/delete" Stable ThreadDeleteParams(request::OfThread)
+        => thread::delete => ThreadDeleteResponse(Done),
+    "thread/events" Experimental ThreadEventsParams(request::ThreadEvents)
+        => thread::events => ThreadEventsResponse(response::Events),
+    "thread/fork" Stable ThreadForkParams(request::Fork)
+        => open::fork => ThreadForkResponse(response::Opened),
+    "thread/inject_items" Stable ThreadInjectItemsParams(request::InjectItems)
+        => thread::inject_items => ThreadInjectItemsResponse(Done),
+    "thread/items/list" Stable ThreadItemsListParams(request::ItemsList)
+        => past::items => ThreadItemsListResponse(page::Page<page::ItemEntry>),
+    "thread/items/read" Experimental ThreadItemsReadParams(request::ItemsRead)
+        => past::read_items => ThreadItemsReadResponse(response::Data<page::ItemEntry>),
+    "thread/list" Stable ThreadListParams(request::ThreadList)
+        => past::list => ThreadListResponse(response::Threads),
+    "thread/loaded/list" Stable ThreadLoadedListParams(request::PageOf)
+        => thread::loaded_list => ThreadLoadedListResponse(response::Listed<String>),
+    "thread/name/set" Stable ThreadSetNameParams(request::SetName)
+        => thread::set_name => ThreadSetNameResponse(Done),
+    "thread/read" Stable ThreadReadParams(request::ThreadRead)
+        => past::read => ThreadReadResponse(response::OneThread),
+    "thread/resume" Stable ThreadResumeParams(request::Resume)
+        => open::resume => ThreadResumeResponse(response::Opened),
+    "thread/revert" Stable ThreadRevertParams(request::Revert)
+        => open::revert => ThreadRevertResponse(response::Reverted),
+    "thread/search" Experimental ThreadSearchParams(request::ThreadSearch)
+        => past::search => ThreadSearchResponse(response::FoundThreads),
+    "thread/searchOccurrences" Experimental ThreadSearchOccurrencesParams(request::SearchOccurrences)
+        => past::occurrences => ThreadSearchOccurrencesResponse(response::Listed<Occurrence>),
+    "thread/settings/update" Experimental ThreadSettingsUpdateParams(request::SettingsUpdate)
+        => thread::update_settings => ThreadSettingsUpdateResponse(Done),
+    "thread/shellCommand" Stable ThreadShellCommandParams(request::ShellCommand)
+        => turn::shell_command => ThreadShellCommandResponse(Done),
+    "thread/start" Stable ThreadStartParams(request::ThreadStart)
+        => open::start => ThreadStartResponse(response::Opened),
+    "thread/turns/list" Stable ThreadTurnsListParams(request::TurnsList)
+        => past::turns => ThreadTurnsListResponse(page::Page<wire::Turn>),
+    "thread/unarchive" Stable ThreadUnarchiveParams(request::OfThread)
+        => thread::unarchive => ThreadUnarchiveResponse(response::OneThread),
+    "thread/unsubscribe" Stable ThreadUnsubscribeParams(request::OfThread)
+        => thread::unsubscribe => ThreadUnsubscribeResponse(response::Unsubscribed),
+    "turn/interrupt" Stable TurnInterruptParams(request::TurnInterrupt)
+        => turn::interrupt => TurnInterruptResponse(Done),
+    "turn/start" Stable TurnStartParams(request::TurnStart)
+        => turn::start => TurnStartResponse(response::OneTurn),
+    "turn/steer" Stable TurnSteerParams(request::TurnSteer)
+        => turn::steer => TurnSteerResponse(response::Steered),
 }
 
 /// A request that is being handled.
@@ -149,14 +253,20 @@ pub(crate) struct Call {
     pub(crate) id: RequestId,
 }
 
-/// Proof that a request was answered: a handler cannot succeed without one.
-pub(crate) struct Answered(());
+/// Proof that a request was answered by a `T`: a handler cannot succeed without one.
+pub(crate) struct Answered<T = Done>(PhantomData<fn() -> T>);
+
+impl<T> Answered<T> {
+    fn done(self) -> Answered {
+        Answered(PhantomData)
+    }
+}
 
 impl Call {
     /// Sends the response to the request.
-    pub(crate) fn answer(&self, result: &impl Serialize) -> Answered {
+    pub(crate) fn answer<T: Serialize>(&self, result: &T) -> Answered<T> {
         self.peer.send(&Message::line(answer(&self.id, result)));
-        Answered(())
+        Answered(PhantomData)
     }
 
     /// Sends a notification to the client that made the request.

@@ -2,16 +2,17 @@
 
 use heddle::commands::OutputStream;
 use protocol::usage::Usage;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::message::to_line;
-use crate::wire::{Item, Status, Thread, Turn, TurnError};
+use crate::wire::{Item, Status, Thread, Turn, TurnError, UpdatedSettings};
 
 /// A notification to a client.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "method", content = "params", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the fields are named as in the protocol")]
+#[schemars(rename = "ServerNotification")]
 pub enum Notification {
     #[serde(rename = "thread/started")]
     ThreadStarted { thread: Box<Thread> },
@@ -31,7 +32,7 @@ pub enum Notification {
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
     /// Settings changed, from the next turn on.
     #[serde(rename = "thread/settings/updated")]
-    SettingsUpdated { thread_id: String, thread_settings: Value },
+    SettingsUpdated { thread_id: String, thread_settings: Box<UpdatedSettings> },
     #[serde(rename = "thread/tokenUsage/updated")]
     TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
     #[serde(rename = "turn/started")]
@@ -47,7 +48,7 @@ pub enum Notification {
         thread_id: String,
         turn_id: String,
         explanation: Option<String>,
-        plan: Vec<Value>,
+        plan: Vec<PlanStep>,
     },
     #[serde(rename = "item/started")]
     ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
@@ -304,8 +305,27 @@ impl Notification {
     }
 }
 
+/// A step of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TurnPlanStep")]
+pub struct PlanStep {
+    pub step: String,
+    pub status: PlanStepStatus,
+}
+
+/// How far a step of a plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "TurnPlanStepStatus")]
+pub enum PlanStepStatus {
+    Pending,
+    InProgress,
+    Completed,
+}
+
 /// A file that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FuzzyFileSearchResult")]
 pub struct FoundFile {
     /// The directory that was looked through, as the client has named it.
     pub root: String,
@@ -329,8 +349,9 @@ pub enum OutputOf {
 }
 
 /// Token counts of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadTokenUsage")]
 pub struct TokenUsage {
     /// For the whole thread.
     pub total: Tokens,
@@ -341,8 +362,9 @@ pub struct TokenUsage {
 }
 
 /// Token counts with their sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "TokenUsageBreakdown")]
 pub struct Tokens {
     total_tokens: u64,
     input_tokens: u64,

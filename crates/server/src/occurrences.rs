@@ -1,5 +1,6 @@
 //! Finds words in the messages of a thread, whatever their case (pure).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::message::RpcError;
@@ -17,8 +18,9 @@ const TERM_CHARS_MAX: usize = 1000;
 const CONTEXT_CHARS: usize = 80;
 
 /// An occurrence in a message of the user or the model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadSearchOccurrence")]
 pub struct Occurrence {
     turn_id: String,
     item_id: String,
@@ -31,7 +33,8 @@ pub struct Occurrence {
 }
 
 /// A range in UTF-16 code units, as JavaScript counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ThreadSearchTextRange")]
 pub struct Utf16Range {
     start: usize,
     end: usize,

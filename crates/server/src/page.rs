@@ -1,5 +1,6 @@
 //! Splits the turns and items of a thread into pages, with cursors in both directions.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::message::RpcError;
@@ -12,7 +13,7 @@ pub const LIMIT_DEFAULT: u32 = 25;
 pub const LIMIT_MAX: u32 = 100;
 
 /// A page of turns, or of items.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     pub data: Vec<T>,
@@ -24,8 +25,9 @@ pub struct Page<T> {
 }
 
 /// An item, and the turn that it belongs to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadItemEntry")]
 pub struct ItemEntry {
     pub turn_id: String,
     pub item: Item,

@@ -2,10 +2,14 @@
 
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::ApprovalId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::wire;
+use crate::wire::CommandAction;
+
+use crate::wire::command_actions;
 
 /// A question of a turn, in the form of a request to clients.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,32 +52,33 @@ impl Question {
             }
             Subject::Write { .. } => {
                 let Place { thread_id, turn_id, item_id, started_at_ms } = place;
-                let params = json!({
-                    "threadId": thread_id,
-                    "turnId": turn_id,
-                    "itemId": item_id,
-                    "startedAtMs": started_at_ms,
-                    "reason": reason,
-                    "grantRoot": null,
-                });
-                (PATCH, params)
+                let reason = reason.clone();
+                let question = PatchQuestion {
+                    thread_id,
+                    turn_id,
+                    item_id,
+                    started_at_ms,
+                    reason,
+                    grant_root: (),
+                };
+                (PATCH, to_params(&question))
             }
             Subject::ToolCall { server, tool, arguments } => {
                 let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
                 let why = reason.as_deref().map(|reason| format!(" ({reason})"));
-                let params = json!({
-                    "threadId": place.thread_id,
-                    "turnId": place.turn_id,
-                    "serverName": server,
-                    "mode": "form",
-                    "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_params": arguments},
-                    "message": format!(
+                let question = ToolQuestion {
+                    thread_id: place.thread_id,
+                    turn_id: place.turn_id,
+                    server_name: server.clone(),
+                    mode: "form",
+                    meta: json!({"codex_approval_kind": "mcp_tool_call", "tool_params": arguments}),
+                    message: format!(
                         "Allow the tool {tool} of {server} to run?{}",
                         why.unwrap_or_default()
                     ),
-                    "requestedSchema": {"type": "object", "properties": {}},
-                });
-                (TOOL, params)
+                    requested_schema: json!({"type": "object", "properties": {}}),
+                };
+                (TOOL, to_params(&question))
             }
         };
         Self { id, method, params }
@@ -84,33 +89,138 @@ impl Question {
         let Some(reply) = result.and_then(|it| serde_json::from_str::<Value>(it.get()).ok()) else {
             return Answer::Failed("the client refused to answer".to_owned());
         };
+        // Serde would also accept lists as structures; those are no answers.
+        if !reply.is_object() {
+            return Answer::Invalid;
+        }
         if self.method == TOOL {
-            return match reply["action"].as_str() {
-                Some("accept") => Answer::Accept,
-                Some("decline") => Answer::Decline,
-                Some("cancel") => Answer::Cancel,
-                _ => Answer::Invalid,
+            return match serde_json::from_value(reply) {
+                Ok(ToolAnswer { action: Action::Accept }) => Answer::Accept,
+                Ok(ToolAnswer { action: Action::Decline }) => Answer::Decline,
+                Ok(ToolAnswer { action: Action::Cancel }) => Answer::Cancel,
+                Err(_) => Answer::Invalid,
             };
         }
-        let decision = &reply["decision"];
-        match decision.as_str() {
-            Some("accept") => Answer::Accept,
-            Some("acceptForSession") => Answer::AcceptForSession,
-            Some("decline") => Answer::Decline,
-            Some("cancel") => Answer::Cancel,
-            Some(_) => Answer::Invalid,
-            None => {
-                let prefix = &decision["acceptWithExecpolicyAmendment"]["execpolicy_amendment"];
-                match serde_json::from_value::<Vec<String>>(prefix.clone()) {
-                    // Only the prefix that was offered: another one may be meant for another question.
-                    Ok(words) if self.params["proposedExecpolicyAmendment"] == json!(words) => {
-                        Answer::AcceptAndRemember(words)
-                    }
-                    _ => Answer::Invalid,
-                }
+        match serde_json::from_value(reply) {
+            Ok(CommandAnswer { decision: Decision::Accept }) => Answer::Accept,
+            Ok(CommandAnswer { decision: Decision::AcceptForSession }) => Answer::AcceptForSession,
+            Ok(CommandAnswer { decision: Decision::Decline }) => Answer::Decline,
+            Ok(CommandAnswer { decision: Decision::Cancel }) => Answer::Cancel,
+            // Only the prefix that was offered: another one may be meant for another question.
+            Ok(CommandAnswer {
+                decision: Decision::AcceptWithExecpolicyAmendment { execpolicy_amendment: words },
+            }) if self.params["proposedExecpolicyAmendment"] == json!(words) => {
+                Answer::AcceptAndRemember(words)
             }
+            _ => Answer::Invalid,
         }
     }
+}
+
+/// Whether a command may run.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CommandQuestion {
+    kind: &'static str,
+    thread_id: String,
+    turn_id: String,
+    item_id: String,
+    started_at_ms: u64,
+    environment_id: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    command: String,
+    cwd: String,
+    command_actions: Vec<CommandAction>,
+    /// The words of a rule that would allow it from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposed_execpolicy_amendment: Option<Vec<String>>,
+    #[schemars(extend("x-experimental" = true))]
+    available_decisions: Vec<Decision>,
+}
+
+/// Whether files may be changed.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PatchQuestion {
+    thread_id: String,
+    turn_id: String,
+    item_id: String,
+    started_at_ms: u64,
+    reason: Option<String>,
+    /// Always null in this build.
+    grant_root: (),
+}
+
+/// Whether a tool that is not built in may run.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolQuestion {
+    thread_id: String,
+    turn_id: String,
+    server_name: String,
+    mode: &'static str,
+    #[serde(rename = "_meta")]
+    meta: Value,
+    message: String,
+    requested_schema: Value,
+}
+
+/// The answer about a command.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct CommandAnswer {
+    decision: Decision,
+}
+
+/// The answer about a patch. It is read as that about a command, of which a patch offers no rule.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct PatchAnswer {
+    decision: PatchDecision,
+}
+
+/// The answer about a tool.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ToolAnswer {
+    action: Action,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CommandExecutionApprovalDecision")]
+enum Decision {
+    Accept,
+    AcceptForSession,
+    /// Also add a rule that allows commands which begin with these words.
+    #[serde(rename_all = "snake_case")]
+    AcceptWithExecpolicyAmendment {
+        execpolicy_amendment: Vec<String>,
+    },
+    Decline,
+    Cancel,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename = "FileChangeApprovalDecision", rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum PatchDecision {
+    Accept,
+    AcceptForSession,
+    Decline,
+    Cancel,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "McpServerElicitationAction")]
+enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+fn to_params(question: &impl Serialize) -> Value {
+    serde_json::to_value(question).expect("questions are plain data")
 }
 
 fn command_params(
@@ -121,38 +231,34 @@ fn command_params(
     reason: Option<&str>,
     scopes: &[Scope],
 ) -> Value {
-    let amendment = |prefix: &[String]| json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": prefix}});
     let prefix = scopes.iter().find_map(|scope| match scope {
-        Scope::Prefix(prefix) => Some(prefix.as_slice()),
+        Scope::Prefix(prefix) => Some(prefix.clone()),
         Scope::Session => None,
     });
-    let mut decisions = vec![json!("accept")];
+    let mut decisions = vec![Decision::Accept];
     if scopes.contains(&Scope::Session) {
-        decisions.push(json!("acceptForSession"));
+        decisions.push(Decision::AcceptForSession);
     }
-    decisions.extend(prefix.map(amendment));
-    decisions.extend([json!("decline"), json!("cancel")]);
+    decisions.extend(prefix.clone().map(|execpolicy_amendment| {
+        Decision::AcceptWithExecpolicyAmendment { execpolicy_amendment }
+    }));
+    decisions.extend([Decision::Decline, Decision::Cancel]);
     let script = argv.last().map_or(command, String::as_str);
     let Place { thread_id, turn_id, item_id, started_at_ms } = place;
-    let mut params = Map::new();
-    let mut set = |name: &str, value: Value| drop(params.insert(name.to_owned(), value));
-    set("kind", json!("command"));
-    set("threadId", json!(thread_id));
-    set("turnId", json!(turn_id));
-    set("itemId", json!(item_id));
-    set("startedAtMs", json!(started_at_ms));
-    set("environmentId", json!("local"));
-    if let Some(reason) = reason {
-        set("reason", json!(reason));
-    }
-    set("command", json!(command));
-    set("cwd", json!(cwd.display().to_string()));
-    set("commandActions", json!(wire::command_actions(script, cwd)));
-    if let Some(prefix) = prefix {
-        set("proposedExecpolicyAmendment", json!(prefix));
-    }
-    set("availableDecisions", json!(decisions));
-    Value::Object(params)
+    to_params(&CommandQuestion {
+        kind: "command",
+        thread_id,
+        turn_id,
+        item_id,
+        started_at_ms,
+        environment_id: "local",
+        reason: reason.map(str::to_owned),
+        command: command.to_owned(),
+        cwd: cwd.display().to_string(),
+        command_actions: command_actions(script, cwd),
+        proposed_execpolicy_amendment: prefix,
+        available_decisions: decisions,
+    })
 }
 
 #[cfg(test)]

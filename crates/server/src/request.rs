@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use protocol::id::ThreadId;
 use protocol::user::{self, ImageDetail};
+use schemars::JsonSchema;
 use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -24,7 +25,7 @@ pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
-pub use account::{Dropped, LoginStart};
+pub use account::{Dropped, LoginStart, ReadAccount};
 pub use config::{
     ConfigBatchWrite, ConfigEdit, ConfigRead, ConfigValueWrite, MergeStrategy, WriteConditions,
 };
@@ -40,11 +41,15 @@ pub fn read_params<T: DeserializeOwned>(
     params: Option<&RawValue>,
     experimental: bool,
 ) -> Result<T, RpcError> {
-    let params = params.ok_or_else(|| invalid("missing field `params`"))?;
-    let none = params.get() == "null" && MAY_BE_NULL.contains(&method);
+    let may_be_null = MAY_BE_NULL.contains(&method);
+    let params = match params.map(RawValue::get) {
+        None if may_be_null => "null",
+        given => given.ok_or_else(|| invalid("missing field `params`"))?,
+    };
+    let none = params == "null" && may_be_null;
     // Serde would also accept lists as structures; those are not valid parameters.
     let fields: Map<String, Value> =
-        serde_json::from_str(if none { "{}" } else { params.get() }).map_err(invalid)?;
+        serde_json::from_str(if none { "{}" } else { params }).map_err(invalid)?;
     if !experimental {
         refuse_experimental(method, &fields)?;
     }
@@ -53,7 +58,7 @@ pub fn read_params<T: DeserializeOwned>(
 }
 
 /// Parameters of `initialize`: a client introduces itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialize {
     pub client_info: ClientInfo,
@@ -61,14 +66,18 @@ pub struct Initialize {
     pub capabilities: Option<Capabilities>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct ClientInfo {
     pub name: String,
+    /// Its name for people. Nothing here shows it.
+    #[serde(default)]
+    pub title: Option<String>,
     pub version: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "InitializeCapabilities")]
 pub struct Capabilities {
     /// Whether the client opts in to the experimental API.
     pub experimental_api: bool,
@@ -77,19 +86,20 @@ pub struct Capabilities {
 }
 
 /// Parameters of methods that take none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Nothing {}
 
 /// A thread, by its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfThread {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
 }
 
 /// Parameters of a new thread.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadStart {
     #[serde(flatten)]
@@ -100,7 +110,7 @@ pub struct ThreadStart {
 }
 
 /// A tool that the client runs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DynamicToolSpec {
     pub name: String,
@@ -115,39 +125,43 @@ pub struct DynamicToolSpec {
 }
 
 /// Parameters of reading a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadRead {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     #[serde(default)]
     pub include_turns: bool,
 }
 
 /// Parameters of naming a thread.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetName {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub name: String,
 }
 
 /// Parameters of interrupting a turn.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnInterrupt {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// The turn; empty for the running one.
     pub turn_id: String,
 }
 
 /// Parameters of adding to a running turn.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnSteer {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub expected_turn_id: String,
     pub input: Vec<UserInput>,
@@ -157,10 +171,11 @@ pub struct TurnSteer {
 }
 
 /// A command that the user runs in a thread.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellCommand {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// The command line, for the user's shell.
     pub command: String,
@@ -169,47 +184,51 @@ pub struct ShellCommand {
 }
 
 /// What a client has missed of a thread. The reference has no such method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadEvents {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// The number (`heddleSeq`) of the last notification that the client has seen.
     pub since: u64,
 }
 
 /// Items to add to the history of a thread.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InjectItems {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// Items of the Responses API.
     pub items: Vec<Value>,
 }
 
 /// Where a thread is reverted to.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Revert {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// The first turn that goes.
     pub before_turn_id: String,
 }
 
 /// Which items of a turn to return.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemsRead {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub turn_id: String,
     pub item_ids: Vec<String>,
 }
 
 /// What to search for in all threads.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThreadSearch {
     pub search_term: String,
@@ -219,10 +238,11 @@ pub struct ThreadSearch {
 }
 
 /// What to search for in one thread.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchOccurrences {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub search_term: String,
     #[serde(flatten)]
@@ -230,26 +250,28 @@ pub struct SearchOccurrences {
 }
 
 /// A page of something that a thread has.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PageOfThread {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     #[serde(flatten)]
     pub page: PageOf,
 }
 
 /// A running command to end.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminate {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub process_id: String,
 }
 
 /// Which threads to list.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThreadList {
     pub limit: Option<u32>,
@@ -263,8 +285,9 @@ pub struct ThreadList {
 }
 
 /// What a list of threads is sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "ThreadSortKey")]
 pub enum SortKey {
     #[default]
     CreatedAt,
@@ -276,10 +299,11 @@ pub enum SortKey {
 }
 
 /// Which items of a thread to return.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemsList {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// Restricts the list to one turn.
     #[serde(default)]
@@ -294,15 +318,48 @@ pub struct ItemsList {
     pub sort_direction: Option<Direction>,
 }
 
-/// Directories that a client asks about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// Directories whose skills a client asks about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Directories {
+pub struct SkillsList {
     pub cwds: Option<Vec<String>>,
+    /// Whether to look for them again, which this build always does.
+    pub force_reload: bool,
+}
+
+/// Directories whose hooks a client asks about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HooksList {
+    pub cwds: Option<Vec<String>>,
+    /// The thread whose hooks are meant.
+    #[serde(deserialize_with = "optional_thread_id")]
+    #[schemars(with = "Option<String>")]
+    pub thread_id: Option<ThreadId>,
+}
+
+/// Which models to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ModelList {
+    #[serde(flatten)]
+    pub page: PageOf,
+    /// Whether to list those that are not shown to users, too. This build hides none.
+    pub include_hidden: Option<bool>,
+}
+
+/// Which permission profiles to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProfileList {
+    #[serde(flatten)]
+    pub page: PageOf,
+    /// The directory whose profiles are meant. All have the same in this build.
+    pub cwd: Option<String>,
 }
 
 /// A page of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PageOf {
     pub limit: Option<u32>,
@@ -310,15 +367,16 @@ pub struct PageOf {
 }
 
 /// One value or several.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "ThreadListCwdFilter")]
 pub enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 /// Settings of a thread, as far as the client sets them.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     pub cwd: Option<String>,
@@ -343,7 +401,7 @@ pub struct Settings {
 }
 
 /// What commands may do, in detail.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum SandboxPolicy {
     DangerFullAccess,
@@ -405,7 +463,7 @@ impl SandboxPolicy {
 }
 
 /// Settings that can be changed while a thread is loaded.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Changes {
     pub cwd: Option<String>,
@@ -417,18 +475,20 @@ pub struct Changes {
 }
 
 /// Parameters of `thread/settings/update`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsUpdate {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     #[serde(flatten)]
     pub changes: Changes,
 }
 
 /// What commands may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "SandboxMode")]
 pub enum Sandbox {
     /// Read everything, write nothing.
     ReadOnly,
@@ -480,8 +540,9 @@ impl Settings {
 }
 
 /// When to ask for approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "AskForApproval")]
 pub enum Approval {
     Untrusted,
     #[serde(alias = "on-failure")]
@@ -494,7 +555,7 @@ pub enum Approval {
 }
 
 /// Which kinds of questions the user is asked; the others are refused at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Granular {
     pub sandbox_approval: bool,
@@ -518,31 +579,41 @@ fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
     }
 }
 
-/// A thread to resume or to fork.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+/// A thread to resume.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resume {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     /// Whether to leave its turns out of the result.
     #[serde(default)]
     pub exclude_turns: bool,
-    /// The last turn that a fork has.
-    #[serde(default)]
-    pub last_turn_id: Option<String>,
-    /// The first turn that a fork does not have.
-    #[serde(default)]
-    pub before_turn_id: Option<String>,
     /// Its settings from now on.
     #[serde(flatten)]
     pub settings: Settings,
 }
 
+/// A thread to fork.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fork {
+    #[serde(flatten)]
+    pub from: Resume,
+    /// The last turn that the fork has.
+    #[serde(default)]
+    pub last_turn_id: Option<String>,
+    /// The first turn that the fork does not have.
+    #[serde(default)]
+    pub before_turn_id: Option<String>,
+}
+
 /// Which turns of a thread to return.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnsList {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     #[serde(default)]
     pub limit: Option<u32>,
@@ -557,8 +628,9 @@ pub struct TurnsList {
 }
 
 /// The order of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "SortDirection")]
 pub enum Direction {
     /// Oldest first.
     Asc,
@@ -568,8 +640,9 @@ pub enum Direction {
 }
 
 /// How many of its items a turn includes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "TurnItemsView")]
 pub enum ItemsView {
     NotLoaded,
     /// The user's messages and the last message of the model.
@@ -579,10 +652,11 @@ pub enum ItemsView {
 }
 
 /// Parameters of a new turn.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStart {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub input: Vec<UserInput>,
     /// The client's id for the message.
@@ -603,8 +677,9 @@ pub struct TurnStart {
 }
 
 /// Limits at which a turn ends, even if the model would go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "HeddleLimits")]
 pub struct TurnLimits {
     /// Most tokens of all requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -617,8 +692,19 @@ pub struct TurnLimits {
     pub requests: Option<u32>,
 }
 
+/// The names of [`ImageDetail`], for schemas.
+#[derive(JsonSchema)]
+#[schemars(rename = "ImageDetail", rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum DetailName {
+    Auto,
+    Low,
+    High,
+    Original,
+}
+
 /// A part of the user's input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum UserInput {
     Text {
@@ -632,11 +718,13 @@ pub enum UserInput {
         /// The URL; usually a `data:` URL.
         url: String,
         #[serde(default)]
+        #[schemars(with = "Option<DetailName>")]
         detail: Option<ImageDetail>,
     },
     /// An image in a file.
     LocalImage {
         #[serde(default)]
+        #[schemars(with = "Option<DetailName>")]
         detail: Option<ImageDetail>,
         /// Path of the file.
         path: String,
@@ -656,7 +744,7 @@ pub enum UserInput {
 }
 
 /// A span of a text that a client shows in its own way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextElement {
     /// The position in the text, in bytes.
@@ -764,16 +852,21 @@ fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), R
 
 /// Refuses fields of the experimental API, for a client that has not opted in to it.
 fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
-    let listed = EXPERIMENTAL.iter().filter(|(of, _)| *of == method).flat_map(|(_, names)| *names);
-    for name in listed {
-        if fields.get(*name).is_some_and(|value| !value.is_null()) {
+    for name in experimental_fields(method) {
+        if fields.get(name).is_some_and(|value| !value.is_null()) {
             return Err(RpcError::experimental(&format!("{method}.{name}")));
         }
     }
     Ok(())
 }
 
-/// Methods whose parameters may be null, as they take none.
+/// Returns the fields of a method that only clients of the experimental API may send.
+pub(crate) fn experimental_fields(method: &str) -> impl Iterator<Item = &'static str> {
+    let listed = EXPERIMENTAL.iter().filter(move |(of, _)| *of == method);
+    listed.flat_map(|(_, names)| names.iter().copied())
+}
+
+/// Methods whose parameters may be null or left out, as they take none.
 const MAY_BE_NULL: [&str; 5] = [
     "account/logout",
     "account/rateLimits/read",
@@ -782,10 +875,11 @@ const MAY_BE_NULL: [&str; 5] = [
     "configRequirements/read",
 ];
 
-const EXPERIMENTAL: [(&str, &[&str]); 4] = [
+const EXPERIMENTAL: [(&str, &[&str]); 5] = [
     ("thread/start", EXPERIMENTAL_SETTINGS),
     ("thread/resume", EXPERIMENTAL_SETTINGS),
     ("thread/fork", EXPERIMENTAL_SETTINGS),
+    ("thread/fork", &["beforeTurnId"]),
     ("turn/start", &["additionalContext", "collaborationMode", "environments", "permissions"]),
 ];
 
@@ -845,7 +939,7 @@ mod tests {
         refused::<ThreadRead>("thread/read", json!({"threadId": "nope"}), "invalid thread id");
         refused::<OfThread>("thread/archive", json!({"threadId": 1}), "expected a string");
         refused::<Resume>("thread/resume", json!({}), "threadId");
-        refused::<Resume>("thread/fork", json!({"threadId": ID, "path": "/x"}), "thread/fork.path");
+        refused::<Fork>("thread/fork", json!({"threadId": ID, "path": "/x"}), "thread/fork.path");
         refused::<TurnsList>("thread/turns/list", json!({"threadId": ID, "limit": "abc"}), "abc");
         refused::<TurnStart>("turn/start", json!({"threadId": ID}), "input");
         refused::<TurnStart>(
@@ -883,6 +977,7 @@ mod tests {
         let null = to_raw_value(&Value::Null).unwrap();
         let read = |method| read_params::<Nothing>(method, Some(&null), true).map(drop);
         assert_eq!(read("account/logout"), Ok(()));
+        assert_eq!(read_params::<Nothing>("account/logout", None, true).map(drop), Ok(()));
         assert!(read("server/diagnostics").unwrap_err().message.contains("invalid type: null"));
     }
 
@@ -941,7 +1036,7 @@ mod tests {
             json!([{"type": "text", "text": "hi", "text_elements": []}])
         );
         let params = json!({"threadId": ID, "excludeTurns": true, "cwd": "/w"});
-        let fork: Resume = parse("thread/fork", &params).unwrap();
+        let Fork { from: fork, .. } = parse("thread/fork", &params).unwrap();
         assert_eq!((fork.exclude_turns, fork.settings.cwd.as_deref()), (true, Some("/w")));
         for (policy, want) in [
             (json!("untrusted"), Approval::Untrusted),

@@ -18,7 +18,7 @@ use protocol::item::{Item as EngineItem, ItemBody, Status as ItemStatus, StepSta
 use serde_json::json;
 
 use crate::diff::TurnDiff;
-use crate::notification::{Notification, TokenUsage};
+use crate::notification::{Notification, PlanStep, PlanStepStatus, TokenUsage};
 use crate::question::{self, Question};
 use crate::request::ItemsView;
 use crate::wire::{ActiveFlag, Body, Item, Status, Turn, TurnError, TurnStatus};
@@ -379,12 +379,14 @@ impl TurnFace {
     fn plan(&self, item: &EngineItem) -> Option<Notification> {
         let ItemBody::TodoList { steps } = &item.body else { return None };
         let status = |status| match status {
-            StepStatus::Pending => "pending",
-            StepStatus::InProgress => "inProgress",
-            StepStatus::Completed => "completed",
+            StepStatus::Pending => PlanStepStatus::Pending,
+            StepStatus::InProgress => PlanStepStatus::InProgress,
+            StepStatus::Completed => PlanStepStatus::Completed,
         };
-        let step =
-            |step: &protocol::item::Step| json!({"step": step.text, "status": status(step.status)});
+        let step = |step: &protocol::item::Step| PlanStep {
+            step: step.text.clone(),
+            status: status(step.status),
+        };
         Some(Notification::PlanUpdated {
             thread_id: self.thread.clone(),
             turn_id: self.turn.id.clone(),

@@ -11,20 +11,23 @@ use protocol::item::{
     Change, ChangeKind, Command, CommandSource, ItemBody, Status as ItemStatus, ToolCall,
     WebSearchAction,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::past::to_camel;
 use crate::request::{Approval, Changes, ItemsView, UserInput};
 
 /// A thread. Times are seconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
     pub id: String,
     /// Where it runs; none while it is not loaded.
+    #[schemars(extend("x-experimental" = true))]
     pub environments: Option<Vec<Environment>>,
     /// Always null in this build.
+    #[schemars(extend("x-experimental" = true))]
     pub extra: (),
     /// The id of the session in its log; the id of the thread if the log has none.
     pub session_id: String,
@@ -63,6 +66,7 @@ pub struct Thread {
     /// Which kind of program created it, such as `cli` or `vscode`.
     pub source: Value,
     /// Whether a user can send messages to it.
+    #[schemars(extend("x-experimental" = true))]
     pub can_accept_direct_input: Option<bool>,
     /// Always null in this build.
     pub thread_source: (),
@@ -75,6 +79,7 @@ pub struct Thread {
     /// The name that the user gave it.
     pub name: Option<String>,
     /// Always null in this build.
+    #[schemars(extend("x-experimental" = true))]
     pub daybreak_enabled: (),
     /// Its turns, if they were requested.
     pub turns: Vec<Turn>,
@@ -111,8 +116,9 @@ impl Thread {
 }
 
 /// Where a thread runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadEnvironment")]
 pub struct Environment {
     environment_id: &'static str,
     cwd: String,
@@ -131,8 +137,9 @@ impl Environment {
 }
 
 /// The log format of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ThreadHistoryMode")]
 pub enum HistoryMode {
     /// Each line has an ordinal, so that forks can end at any turn.
     #[default]
@@ -141,7 +148,7 @@ pub enum HistoryMode {
     Legacy,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitInfo {
     pub sha: Option<String>,
@@ -151,8 +158,9 @@ pub struct GitInfo {
 }
 
 /// Whether a thread is loaded, and its activity.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
+#[schemars(rename = "ThreadStatus")]
 pub enum Status {
     /// It is on disk only.
     #[default]
@@ -176,14 +184,15 @@ impl Status {
 }
 
 /// What a turn waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadActiveFlag")]
 pub enum ActiveFlag {
     WaitingOnApproval,
 }
 
 /// The settings of a thread, as they are in results.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSettings {
     pub model: String,
@@ -191,13 +200,16 @@ pub struct ThreadSettings {
     pub service_tier: Option<String>,
     disabled_plugin_ids: [(); 0],
     pub cwd: String,
+    #[schemars(extend("x-experimental" = true))]
     runtime_workspace_roots: [String; 1],
     instruction_sources: [(); 0],
     pub approval_policy: Approval,
     approvals_reviewer: &'static str,
     pub sandbox: Sandbox,
+    #[schemars(extend("x-experimental" = true))]
     active_permission_profile: (),
     pub reasoning_effort: Option<String>,
+    #[schemars(extend("x-experimental" = true))]
     multi_agent_mode: &'static str,
     /// How reasoning is summarised; results do not have it.
     #[serde(skip)]
@@ -222,31 +234,31 @@ impl ThreadSettings {
         self.summary = summary.or_else(|| self.summary.take());
     }
 
-    /// Returns the parameter of the notification `thread/settings/updated`.
-    pub fn to_updated(&self) -> Value {
-        json!({
-            "disabledPluginIds": [],
-            "cwd": self.cwd,
-            "approvalPolicy": self.approval_policy,
-            "approvalsReviewer": self.approvals_reviewer,
-            "sandboxPolicy": self.sandbox,
-            "activePermissionProfile": null,
-            "model": self.model,
-            "modelProvider": self.model_provider,
-            "serviceTier": self.service_tier,
-            "effort": self.reasoning_effort,
-            "summary": self.summary,
-            "collaborationMode": {
-                "mode": "default",
-                "settings": {
-                    "model": self.model,
-                    "reasoning_effort": self.reasoning_effort,
-                    "developer_instructions": null,
+    /// Returns the settings as `thread/settings/updated` has them.
+    pub fn to_updated(&self) -> UpdatedSettings {
+        UpdatedSettings {
+            disabled_plugin_ids: [],
+            cwd: self.cwd.clone(),
+            approval_policy: self.approval_policy,
+            approvals_reviewer: self.approvals_reviewer,
+            sandbox_policy: self.sandbox.clone(),
+            active_permission_profile: (),
+            model: self.model.clone(),
+            model_provider: self.model_provider.clone(),
+            service_tier: self.service_tier.clone(),
+            effort: self.reasoning_effort.clone(),
+            summary: self.summary.clone(),
+            collaboration_mode: CollaborationMode {
+                mode: "default",
+                settings: ModeSettings {
+                    model: self.model.clone(),
+                    reasoning_effort: self.reasoning_effort.clone(),
+                    developer_instructions: (),
                 },
             },
-            "multiAgentMode": self.multi_agent_mode,
-            "personality": null,
-        })
+            multi_agent_mode: self.multi_agent_mode,
+            personality: (),
+        }
     }
 
     /// Creates the settings; the other fields are the same for all threads of this build.
@@ -276,9 +288,47 @@ impl ThreadSettings {
     }
 }
 
+/// The settings of a thread, as notifications have them: some names differ from those in results.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadSettings")]
+pub struct UpdatedSettings {
+    disabled_plugin_ids: [(); 0],
+    cwd: String,
+    approval_policy: Approval,
+    approvals_reviewer: &'static str,
+    sandbox_policy: Sandbox,
+    active_permission_profile: (),
+    model: String,
+    model_provider: String,
+    service_tier: Option<String>,
+    effort: Option<String>,
+    summary: Option<String>,
+    collaboration_mode: CollaborationMode,
+    #[schemars(extend("x-experimental" = true))]
+    multi_agent_mode: &'static str,
+    personality: (),
+}
+
+/// How the user and the model work together: this build has one way.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+struct CollaborationMode {
+    mode: &'static str,
+    settings: ModeSettings,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Settings")]
+struct ModeSettings {
+    model: String,
+    reasoning_effort: Option<String>,
+    developer_instructions: (),
+}
+
 /// What commands may do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
+#[schemars(rename = "SandboxPolicy")]
 pub enum Sandbox {
     /// Read everything, write nothing.
     #[serde(rename_all = "camelCase")]
@@ -303,7 +353,7 @@ pub enum Sandbox {
 }
 
 /// A turn. Times are seconds since 1970.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: String,
@@ -337,7 +387,7 @@ impl Turn {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnStatus {
     /// It ended with an answer.
@@ -349,7 +399,7 @@ pub enum TurnStatus {
 }
 
 /// Why a turn, or one of its requests, failed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
     /// A sentence for people.
@@ -362,6 +412,7 @@ pub struct TurnError {
     pub misalignment: (),
     /// More facts about the failure, for programs that know heddle.
     #[serde(skip_serializing_if = "FailureFacts::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
     pub heddle: FailureFacts,
 }
 
@@ -385,8 +436,9 @@ impl TurnError {
 }
 
 /// An item. Times are milliseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ThreadItem")]
 pub struct Item {
     #[serde(flatten)]
     pub body: Body,
@@ -395,9 +447,10 @@ pub struct Item {
 }
 
 /// Content of an item.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the fields are named as in the protocol")]
+#[schemars(rename = "ThreadItemBody")]
 pub enum Body {
     UserMessage {
         id: String,
@@ -430,9 +483,9 @@ pub enum Body {
         command: String,
         cwd: String,
         process_id: Option<String>,
-        source: &'static str,
-        status: &'static str,
-        command_actions: Vec<Value>,
+        source: CommandOrigin,
+        status: ItemState,
+        command_actions: Vec<CommandAction>,
         aggregated_output: Option<String>,
         exit_code: Option<i32>,
         duration_ms: Option<u64>,
@@ -441,7 +494,7 @@ pub enum Body {
     FileChange {
         id: String,
         changes: Vec<FileChange>,
-        status: &'static str,
+        status: ItemState,
     },
     /// A call of a tool that the client runs.
     DynamicToolCall {
@@ -449,8 +502,8 @@ pub enum Body {
         namespace: (),
         tool: String,
         arguments: Value,
-        status: &'static str,
-        content_items: Option<Vec<Value>>,
+        status: ItemState,
+        content_items: Option<Vec<ContentItem>>,
         success: Option<bool>,
         duration_ms: Option<u64>,
     },
@@ -459,21 +512,21 @@ pub enum Body {
         id: String,
         server: String,
         tool: String,
-        status: &'static str,
+        status: ItemState,
         arguments: Value,
         app_context: (),
         mcp_app_ui: (),
         plugin_id: (),
         read_only_hint: (),
-        result: Option<Value>,
-        error: Option<Value>,
+        result: Option<McpResult>,
+        error: Option<McpError>,
         duration_ms: Option<u64>,
     },
     /// A web search that the provider ran.
     WebSearch {
         id: String,
         query: String,
-        action: Option<Value>,
+        action: Option<SearchAction>,
     },
     /// The history was replaced by a summary.
     ContextCompaction {
@@ -481,11 +534,110 @@ pub enum Body {
     },
 }
 
+/// How far the work of an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ItemStatus")]
+pub enum ItemState {
+    InProgress,
+    Completed,
+    Failed,
+    /// The user said no.
+    Declined,
+}
+
+/// Who has started a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CommandExecutionSource")]
+pub enum CommandOrigin {
+    Agent,
+    UserShell,
+    UnifiedExecStartup,
+}
+
+/// What a command does, as far as it is understood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum CommandAction {
+    /// It prints a file, or a part of it.
+    Read {
+        command: String,
+        name: String,
+        path: String,
+    },
+    ListFiles {
+        command: String,
+        path: Option<String>,
+    },
+    Search {
+        command: String,
+        query: Option<String>,
+        path: Option<String>,
+    },
+    /// Something else.
+    Unknown {
+        command: String,
+    },
+}
+
+/// What a tool of the client has returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
+#[schemars(rename = "DynamicToolCallOutputContentItem")]
+pub enum ContentItem {
+    InputText { text: String },
+}
+
+/// What a tool that is not built in has returned.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "McpToolCallResult")]
+pub struct McpResult {
+    content: Vec<Value>,
+    structured_content: (),
+    #[serde(rename = "_meta")]
+    meta: (),
+}
+
+/// Why a tool that is not built in has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "McpToolCallError")]
+pub struct McpError {
+    message: String,
+}
+
+/// What a provider did on the web.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
+#[schemars(rename = "WebSearchAction")]
+#[expect(missing_docs, reason = "the fields are named as in the protocol")]
+pub enum SearchAction {
+    Search { query: Option<String>, queries: Option<Vec<String>> },
+    OpenPage { url: Option<String> },
+    FindInPage { url: Option<String>, pattern: Option<String> },
+    Other,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[schemars(rename = "PatchChangeKind")]
+pub enum PatchKind {
+    Add,
+    Delete,
+    /// It has another content, and another place if there is one.
+    Update {
+        move_path: Option<String>,
+    },
+}
+
 /// A file of a patch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "FileUpdateChange")]
 pub struct FileChange {
     path: String,
-    kind: Value,
+    kind: PatchKind,
     /// The content of a new or deleted file, or a unified diff.
     diff: String,
 }
@@ -533,11 +685,11 @@ impl Body {
             cwd: command.cwd.display().to_string(),
             process_id: None,
             source: match (command.source, begun) {
-                (CommandSource::User, _) => "userShell",
-                (CommandSource::Model, true) => "agent",
-                (CommandSource::Model, false) => "unifiedExecStartup",
+                (CommandSource::User, _) => CommandOrigin::UserShell,
+                (CommandSource::Model, true) => CommandOrigin::Agent,
+                (CommandSource::Model, false) => CommandOrigin::UnifiedExecStartup,
             },
-            status: status_name(command.status),
+            status: command.status.into(),
             command_actions,
             aggregated_output: (!begun && !command.output.is_empty())
                 .then(|| command.output.clone()),
@@ -550,36 +702,40 @@ impl Body {
     pub fn tool_call(id: String, call: &ToolCall, duration_ms: Option<u64>) -> Self {
         let begun = call.status == ItemStatus::InProgress;
         if call.server == HOST_SERVER {
-            let content = || vec![json!({"type": "inputText", "text": call.output})];
+            let content = || vec![ContentItem::InputText { text: call.output.clone() }];
             return Self::DynamicToolCall {
                 id,
                 namespace: (),
                 tool: call.tool.clone(),
                 arguments: call.json_arguments(),
                 status: if call.status == ItemStatus::Declined {
-                    "failed"
+                    ItemState::Failed
                 } else {
-                    status_name(call.status)
+                    call.status.into()
                 },
                 content_items: (!begun).then(content),
                 success: (!begun).then_some(call.status == ItemStatus::Completed),
                 duration_ms: if begun { None } else { duration_ms },
             };
         }
-        let content = json!([{"type": "text", "text": call.output}]);
-        let result = json!({"content": content, "structuredContent": null, "_meta": null});
+        let result = McpResult {
+            content: vec![json!({"type": "text", "text": call.output})],
+            structured_content: (),
+            meta: (),
+        };
         Self::McpToolCall {
             id,
             server: call.server.clone(),
             tool: call.tool.clone(),
-            status: status_name(call.status),
+            status: call.status.into(),
             arguments: call.json_arguments(),
             app_context: (),
             mcp_app_ui: (),
             plugin_id: (),
             read_only_hint: (),
             result: (!begun).then_some(result),
-            error: (call.status == ItemStatus::Failed).then(|| json!({"message": call.output})),
+            error: (call.status == ItemStatus::Failed)
+                .then(|| McpError { message: call.output.clone() }),
             duration_ms: if begun { None } else { duration_ms },
         }
     }
@@ -589,14 +745,14 @@ impl Body {
         let change = |change: &Change| FileChange {
             path: change.path.clone(),
             kind: match change.kind {
-                ChangeKind::Add => json!({"type": "add"}),
-                ChangeKind::Delete => json!({"type": "delete"}),
-                ChangeKind::Update => json!({"type": "update", "move_path": change.moved_to}),
+                ChangeKind::Add => PatchKind::Add,
+                ChangeKind::Delete => PatchKind::Delete,
+                ChangeKind::Update => PatchKind::Update { move_path: change.moved_to.clone() },
             },
             diff: change.diff.to_string(),
         };
         let changes = changes.iter().map(change).collect();
-        Self::FileChange { id, changes, status: status_name(status) }
+        Self::FileChange { id, changes, status: status.into() }
     }
 
     /// Converts an item of the engine; none if it is a to-do list, which is sent as `turn/plan/updated`.
@@ -618,7 +774,7 @@ impl Body {
             ItemBody::RefusedCall(call) => Self::tool_call(id, &call.as_failed(), duration_ms),
             ItemBody::FileChange { changes, status, .. } => Self::file_change(id, changes, *status),
             ItemBody::WebSearch { query, action, .. } => {
-                Self::WebSearch { id, query: query.clone(), action: Some(search_action(action)) }
+                Self::WebSearch { id, query: query.clone(), action: Some(action.into()) }
             }
             ItemBody::Compaction { .. } => Self::ContextCompaction { id },
             ItemBody::TodoList { .. } => return None,
@@ -627,41 +783,41 @@ impl Body {
 }
 
 /// Says what a script does, as clients show it.
-pub fn command_actions(script: &str, cwd: &Path) -> Vec<Value> {
-    let shown = |action: ScriptAction| match action {
-        ScriptAction::Read { command, name, path } => {
-            json!({"type": "read", "command": command, "name": name, "path": path.display().to_string()})
-        }
-        ScriptAction::ListFiles { command, path } => {
-            json!({"type": "listFiles", "command": command, "path": path})
-        }
-        ScriptAction::Search { command, query, path } => {
-            json!({"type": "search", "command": command, "query": query, "path": path})
-        }
-        ScriptAction::Unknown { command } => json!({"type": "unknown", "command": command}),
-    };
-    script_actions(script, cwd).into_iter().map(shown).collect()
+pub fn command_actions(script: &str, cwd: &Path) -> Vec<CommandAction> {
+    script_actions(script, cwd).into_iter().map(CommandAction::from).collect()
 }
 
-/// Formats the action of a search for clients.
-pub fn search_action(action: &WebSearchAction) -> Value {
-    match action {
-        WebSearchAction::Search { query, queries } => {
-            json!({"type": "search", "query": query, "queries": queries})
+impl From<ScriptAction> for CommandAction {
+    fn from(action: ScriptAction) -> Self {
+        match action {
+            ScriptAction::Read { command, name, path } => {
+                Self::Read { command, name, path: path.display().to_string() }
+            }
+            ScriptAction::ListFiles { command, path } => Self::ListFiles { command, path },
+            ScriptAction::Search { command, query, path } => Self::Search { command, query, path },
+            ScriptAction::Unknown { command } => Self::Unknown { command },
         }
-        WebSearchAction::OpenPage { url } => json!({"type": "openPage", "url": url}),
-        WebSearchAction::FindInPage { url, pattern } => {
-            json!({"type": "findInPage", "url": url, "pattern": pattern})
-        }
-        WebSearchAction::Other => json!({"type": "other"}),
     }
 }
 
-fn status_name(status: ItemStatus) -> &'static str {
-    match status {
-        ItemStatus::InProgress => "inProgress",
-        ItemStatus::Completed => "completed",
-        ItemStatus::Failed => "failed",
-        ItemStatus::Declined => "declined",
+impl From<&WebSearchAction> for SearchAction {
+    fn from(action: &WebSearchAction) -> Self {
+        match action.clone() {
+            WebSearchAction::Search { query, queries } => Self::Search { query, queries },
+            WebSearchAction::OpenPage { url } => Self::OpenPage { url },
+            WebSearchAction::FindInPage { url, pattern } => Self::FindInPage { url, pattern },
+            WebSearchAction::Other => Self::Other,
+        }
+    }
+}
+
+impl From<ItemStatus> for ItemState {
+    fn from(status: ItemStatus) -> Self {
+        match status {
+            ItemStatus::InProgress => Self::InProgress,
+            ItemStatus::Completed => Self::Completed,
+            ItemStatus::Failed => Self::Failed,
+            ItemStatus::Declined => Self::Declined,
+        }
     }
 }

@@ -171,6 +171,10 @@ const KINDS: &[Kind] = &[
             ("crates/infer/src/models/", "what is noted of models; the files that are got"),
             ("crates/cli/src/command/threads/transfer.rs", "the file that a thread is exported to"),
             (
+                "crates/cli/src/command/app_server.rs",
+                "schemas, into the directory that the user names",
+            ),
+            (
                 "crates/store/src/index/db.rs",
                 "removes an index that is damaged; it can be made again",
             ),

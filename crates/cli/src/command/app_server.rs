@@ -1,4 +1,4 @@
-//! `heddle app-server`: serves threads to other programs.
+//! `heddle app-server`: serves threads to other programs, and describes how to talk to it.
 //!
 //! The crate `server` does that. This module starts it, and ends it in order: at the end of stdin, at a signal, or when the
 //! client on stdin and stdout reads nothing any more.
@@ -10,17 +10,22 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use heddle::session::given;
+use serde_json::Value;
+use server::schema;
 use server::transport::{self, Access, Ended, Listen, Listener, Token};
 use server::{Hub, Options};
 use tokio::sync::Notify;
 
-use crate::args::{AppServerArgs, SharedArgs};
+use crate::args::{AppServerArgs, AppServerCommand, SharedArgs};
 use crate::failure::{Failure, code};
 use crate::host;
 use crate::signals::{PATIENCE, Signals};
 use crate::terminal;
 
 pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
+    if let Some(command) = &args.command {
+        return generate(command);
+    }
     let access = access(&args)?;
     let AppServerArgs { listen, write_timeout, shared, .. } = args;
     let shared = shared.merge_over(before);
@@ -40,6 +45,46 @@ pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, F
     // A pending DNS lookup no longer matters.
     runtime.shutdown_background();
     done
+}
+
+/// Writes the schemas of the protocol. All of them are made before the first is written.
+fn generate(command: &AppServerCommand) -> Result<ExitCode, Failure> {
+    let (args, files) = match command {
+        AppServerCommand::GenerateJsonSchema(args) => {
+            let schemas = schema::json_schemas(args.experimental).into_iter();
+            let text = |(path, schema): (String, Value)| (path, format!("{schema:#}\n"));
+            (args, schemas.map(text).collect())
+        }
+        AppServerCommand::GenerateTs(args) => {
+            (args, vec![("index.ts".to_owned(), schema::typescript(args.experimental))])
+        }
+    };
+    for (path, text) in &files {
+        let path = args.out.join(path);
+        replace(&path, text)
+            .with_context(|| format!("{} cannot be written: choose another --out", path.display()))
+            .map_err(Failure::failed)?;
+    }
+    let files = match files.len() {
+        1 => "1 file is".to_owned(),
+        several => format!("{several} files are"),
+    };
+    terminal::note(&format!("{files} written to {}", args.out.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts a file in the place of another one, so that nobody reads a part of it.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+    let written =
+        std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// Returns which programs may connect to a TCP port.

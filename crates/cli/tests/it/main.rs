@@ -6,6 +6,7 @@ mod app_server_client;
 mod app_server_config;
 mod app_server_guide;
 mod app_server_machine;
+mod app_server_schemas;
 mod app_server_soak;
 mod app_server_sockets;
 mod bad_input;

@@ -1,91 +1,60 @@
 //! The server and its surroundings: skills, hooks, modes, profiles, requirements. Much of it is empty in this build, but
 //! clients list it all the same.
 
-use serde::Serialize;
-use serde_json::json;
-
 use super::model::page_of;
 use super::{Answered, Call};
 use crate::message::RpcError;
-use crate::request::{Directories, Nothing, PageOf};
+use crate::request::{HooksList, Nothing, ProfileList, SkillsList};
+use crate::response::{
+    CollaborationMode, Data, Diagnostics, Gauge, Hooks, Listed, PermissionProfile, Process,
+    Requirements, Skills,
+};
 
-pub(super) async fn skills(call: Call, of: Directories) -> Result<Answered, RpcError> {
-    let entry = |cwd: &String| json!({"cwd": cwd, "skills": [], "errors": []});
-    Ok(call.answer(&json!({"data": directories(&call, of).iter().map(entry).collect::<Vec<_>>()})))
+pub(super) async fn skills(call: Call, of: SkillsList) -> Result<Answered<Data<Skills>>, RpcError> {
+    let entry = |cwd| Skills { cwd, skills: [], errors: [] };
+    Ok(call.answer(&Data { data: directories(&call, of.cwds).into_iter().map(entry).collect() }))
 }
 
-pub(super) async fn hooks(call: Call, of: Directories) -> Result<Answered, RpcError> {
-    let entry = |cwd: &String| json!({"cwd": cwd, "hooks": [], "warnings": [], "errors": []});
-    Ok(call.answer(&json!({"data": directories(&call, of).iter().map(entry).collect::<Vec<_>>()})))
+pub(super) async fn hooks(call: Call, of: HooksList) -> Result<Answered<Data<Hooks>>, RpcError> {
+    let entry = |cwd| Hooks { cwd, hooks: [], warnings: [], errors: [] };
+    Ok(call.answer(&Data { data: directories(&call, of.cwds).into_iter().map(entry).collect() }))
 }
 
 /// Returns the directories that a client names, or that of the server if it names none.
-fn directories(call: &Call, of: Directories) -> Vec<String> {
-    let named = of.cwds.filter(|cwds| !cwds.is_empty());
+fn directories(call: &Call, cwds: Option<Vec<String>>) -> Vec<String> {
+    let named = cwds.filter(|cwds| !cwds.is_empty());
     named.unwrap_or_else(|| vec![call.hub.heddle().directory().display().to_string()])
 }
 
 /// Reports the settings that an administrator requires: none in this build.
-pub(super) async fn requirements(call: Call, _: Nothing) -> Result<Answered, RpcError> {
-    let supports = false;
-    Ok(call.answer(&json!({"supportsIndependentSpeedModes": supports, "requirements": null})))
-}
-
-/// What commands may do, under a name.
-#[derive(Serialize)]
-struct PermissionProfile {
-    id: &'static str,
-    description: Option<&'static str>,
-    allowed: bool,
+pub(super) async fn requirements(
+    call: Call,
+    _: Nothing,
+) -> Result<Answered<Requirements>, RpcError> {
+    Ok(call.answer(&Requirements { supports_independent_speed_modes: false, requirements: () }))
 }
 
 /// Lists the profiles that there are without any in the settings: one for each mode of the sandbox.
-pub(super) async fn permission_profiles(call: Call, page: PageOf) -> Result<Answered, RpcError> {
+pub(super) async fn permission_profiles(
+    call: Call,
+    list: ProfileList,
+) -> Result<Answered<Listed<PermissionProfile>>, RpcError> {
     let ids = [":read-only", ":workspace", ":danger-full-access"];
     let all = ids.map(|id| PermissionProfile { id, description: None, allowed: true });
-    let (data, next_cursor) = page_of(all.into(), &page)?;
-    Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
+    let (data, next_cursor) = page_of(all.into(), &list.page)?;
+    Ok(call.answer(&Listed { data, next_cursor }))
 }
 
-/// A way to work together, and what it sets.
-#[derive(Serialize)]
-struct CollaborationMode {
-    name: &'static str,
-    mode: &'static str,
-    model: Option<&'static str>,
-    reasoning_effort: Option<&'static str>,
-}
-
-pub(super) async fn collaboration_modes(call: Call, _: Nothing) -> Result<Answered, RpcError> {
+pub(super) async fn collaboration_modes(
+    call: Call,
+    _: Nothing,
+) -> Result<Answered<Data<CollaborationMode>>, RpcError> {
     let default =
         CollaborationMode { name: "Default", mode: "default", model: None, reasoning_effort: None };
-    Ok(call.answer(&json!({"data": [default]})))
+    Ok(call.answer(&Data { data: vec![default] }))
 }
 
-/// How the server is.
-#[derive(Serialize)]
-struct Diagnostics {
-    process: Process,
-    gauges: Vec<Gauge>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Process {
-    id: u32,
-    resident_memory_bytes: Option<u64>,
-    /// Only macOS has it.
-    physical_footprint_bytes: Option<u64>,
-}
-
-/// A number, as it is at this moment.
-#[derive(Serialize)]
-struct Gauge {
-    name: &'static str,
-    value: u64,
-}
-
-pub(super) async fn diagnostics(call: Call, _: Nothing) -> Result<Answered, RpcError> {
+pub(super) async fn diagnostics(call: Call, _: Nothing) -> Result<Answered<Diagnostics>, RpcError> {
     let process = Process {
         id: std::process::id(),
         resident_memory_bytes: heddle::session::host::resident_bytes(),

@@ -1,23 +1,18 @@
 //! Who pays for answers. Keys come from the environment, so there is nothing to log in to and no plan to ask about.
 
-use serde_json::json;
-
 use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::notification::Notification;
-use crate::request::{LoginStart, Nothing};
+use crate::request::{LoginStart, Nothing, ReadAccount};
+use crate::response::{Account, Done, Refused, WhoPays};
 
 /// The variables with the key of the provider that is used unless the settings name another.
 const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
 
 /// Whoever owns the key in the environment, or nobody.
-pub(super) async fn read(call: Call, _: Nothing) -> Result<Answered, RpcError> {
-    let account = key(&call).map(|_| json!({"type": "apiKey"}));
-    Ok(call.answer(&json!({
-        "account": account,
-        "requiresOpenaiAuth": false,
-        "workspaceRouting": null,
-    })))
+pub(super) async fn read(call: Call, _: ReadAccount) -> Result<Answered<WhoPays>, RpcError> {
+    let account = key(&call).map(|_| Account::ApiKey {});
+    Ok(call.answer(&WhoPays { account, requires_openai_auth: false, workspace_routing: () }))
 }
 
 /// Returns the variable that has a key.
@@ -26,14 +21,14 @@ fn key(call: &Call) -> Option<&'static str> {
     KEYS.into_iter().find(|name| env.get(*name).is_some_and(|value| !value.trim().is_empty()))
 }
 
-pub(super) async fn rate_limits(_: Call, _: Nothing) -> Result<Answered, RpcError> {
+pub(super) async fn rate_limits(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
         "chatgpt authentication required to read rate limits: here are API keys only, whose limits the provider \
          says when one is reached",
     ))
 }
 
-pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered, RpcError> {
+pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
         "chatgpt authentication required to read token usage: here are API keys only; what a thread uses is told \
          by thread/tokenUsage/updated",
@@ -48,10 +43,10 @@ pub(super) async fn logout(call: Call, _: Nothing) -> Result<Answered, RpcError>
         )));
     }
     call.hub.tell_all(Notification::AccountUpdated { auth_mode: None, plan_type: None });
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
-pub(super) async fn login(_: Call, _: LoginStart) -> Result<Answered, RpcError> {
+pub(super) async fn login(_: Call, _: LoginStart) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
         "there is nothing to log in to: set OPENAI_API_KEY, or the variable that `env_key` of the provider names, \
          in the environment of the server, and start the server again",

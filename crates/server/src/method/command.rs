@@ -13,7 +13,6 @@ use heddle::Heddle;
 use heddle::commands::{
     self, CommandSpec, Controls, InputError, RunningCommand, StartError, Streams,
 };
-use serde_json::json;
 
 use super::{Answered, Call, open};
 use crate::message::RpcError;
@@ -25,8 +24,9 @@ use crate::request::{
     CommandExec, CommandResize, CommandWrite, Input, OfCommand, Run, SandboxPolicy, Settings,
     TerminalSize,
 };
+use crate::response::{Done, Ended};
 
-pub(super) async fn exec(call: Call, exec: CommandExec) -> Result<Answered, RpcError> {
+pub(super) async fn exec(call: Call, exec: CommandExec) -> Result<Answered<Ended>, RpcError> {
     exec.check()?;
     let CommandExec { command, process_id, cwd, sandbox_policy, run, .. } = exec;
     let timeout = match (exec.timeout_ms, exec.disable_timeout) {
@@ -62,30 +62,30 @@ pub(super) async fn exec(call: Call, exec: CommandExec) -> Result<Answered, RpcE
     drop(begun);
     // What was kept can be a lot.
     call.peer.has_room().await;
-    Ok(call.answer(&json!({
-        "exitCode": ended.code,
-        "stdout": ended.stdout.to_text(),
-        "stderr": ended.stderr.to_text(),
-    })))
+    Ok(call.answer(&Ended {
+        exit_code: ended.code,
+        stdout: ended.stdout.to_text(),
+        stderr: ended.stderr.to_text(),
+    }))
 }
 
 pub(super) async fn write(call: Call, write: CommandWrite) -> Result<Answered, RpcError> {
     let bytes = read_input("command/exec/write", &write.input)?;
     let controls = call.hub.processes().find(call.peer.id(), Kind::Command, write.process_id)?;
     put(&controls, bytes, write.input.close_stdin, "this command/exec")?;
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 pub(super) async fn resize(call: Call, resize: CommandResize) -> Result<Answered, RpcError> {
     resize.size.check()?;
     let controls = call.hub.processes().find(call.peer.id(), Kind::Command, resize.process_id)?;
     give_size(&controls, resize.size)?;
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 pub(super) async fn terminate(call: Call, of: OfCommand) -> Result<Answered, RpcError> {
     call.hub.processes().find(call.peer.id(), Kind::Command, of.process_id)?.kill();
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 /// Starts a command in a directory, or in that of the server.

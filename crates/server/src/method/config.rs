@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use heddle::session::config_file::{
     self, Conditions, Edit, EditError, KeyPath, LayerId, LayerSource, View, WriteError, Written,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -18,8 +19,8 @@ use crate::notification::Notification;
 use crate::request::{ConfigBatchWrite, ConfigEdit, ConfigRead, ConfigValueWrite, WriteConditions};
 
 /// What holds, and where it is from.
-#[derive(Serialize)]
-struct ReadResult {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ReadResult {
     config: Map<String, Value>,
     /// The layer of each value, by its path.
     origins: BTreeMap<String, LayerMetadata>,
@@ -28,37 +29,47 @@ struct ReadResult {
     layers: Option<Vec<ConfigLayer>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ConfigLayer {
     #[serde(flatten)]
     id: LayerMetadata,
     config: Map<String, Value>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigLayerMetadata")]
 struct LayerMetadata {
     name: LayerName,
     version: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
+#[schemars(rename = "ConfigLayerSource")]
 enum LayerName {
     User { file: String, profile: Option<String> },
     SessionFlags,
 }
 
 /// What came of a change.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct WriteResult {
-    status: &'static str,
+pub(super) struct WriteResult {
+    status: WriteStatus,
     version: String,
     file_path: String,
     overridden_metadata: Option<OverriddenMetadata>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum WriteStatus {
+    Ok,
+    /// Something higher says something else.
+    OkOverridden,
+}
+
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct OverriddenMetadata {
     message: String,
@@ -66,7 +77,7 @@ struct OverriddenMetadata {
     effective_value: Value,
 }
 
-pub(super) async fn read(call: Call, read: ConfigRead) -> Result<Answered, RpcError> {
+pub(super) async fn read(call: Call, read: ConfigRead) -> Result<Answered<ReadResult>, RpcError> {
     let hub = call.hub.clone();
     let gate = hub.config_gate().await;
     // It reads files.
@@ -91,13 +102,19 @@ pub(super) async fn read(call: Call, read: ConfigRead) -> Result<Answered, RpcEr
     Ok(call.answer(&ReadResult { config, origins, layers }))
 }
 
-pub(super) async fn write_value(call: Call, write: ConfigValueWrite) -> Result<Answered, RpcError> {
+pub(super) async fn write_value(
+    call: Call,
+    write: ConfigValueWrite,
+) -> Result<Answered<WriteResult>, RpcError> {
     let ConfigValueWrite { edit, conditions } = write;
     let written = write_edits(&call.hub, vec![edit], conditions).await?;
     Ok(answer(&call, written))
 }
 
-pub(super) async fn write_batch(call: Call, write: ConfigBatchWrite) -> Result<Answered, RpcError> {
+pub(super) async fn write_batch(
+    call: Call,
+    write: ConfigBatchWrite,
+) -> Result<Answered<WriteResult>, RpcError> {
     let ConfigBatchWrite { edits, conditions, reload_user_config } = write;
     if edits.len() > EDITS_MAX {
         return Err(RpcError::config_write(
@@ -165,7 +182,7 @@ pub(super) async fn write(
     })
 }
 
-fn answer(call: &Call, written: Written) -> Answered {
+fn answer(call: &Call, written: Written) -> Answered<WriteResult> {
     let Written { file, version, overridden, warnings } = written;
     let overridden = overridden.map(|it| OverriddenMetadata {
         message: it.message,
@@ -173,7 +190,7 @@ fn answer(call: &Call, written: Written) -> Answered {
         effective_value: it.effective,
     });
     let answered = call.answer(&WriteResult {
-        status: if overridden.is_some() { "okOverridden" } else { "ok" },
+        status: if overridden.is_some() { WriteStatus::OkOverridden } else { WriteStatus::Ok },
         version,
         file_path: file.display().to_string(),
         overridden_metadata: overridden,

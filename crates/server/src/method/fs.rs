@@ -9,17 +9,18 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use heddle::disk::{self, DiskError};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::request::{
     Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch as WatchParams, WriteFile,
 };
+use crate::response::{Done, Entries, Entry, FileContent, FileMetadata, Watched};
 
-pub(super) async fn read_file(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+pub(super) async fn read_file(call: Call, of: OfPath) -> Result<Answered<FileContent>, RpcError> {
     let read = move || disk::read(of.path.as_path()).map(|bytes| BASE64_STANDARD.encode(bytes));
-    on_disk(call, "fs/readFile", read, |data| json!({"dataBase64": data})).await
+    on_disk(call, "fs/readFile", read, |data| FileContent { data_base64: data }).await
 }
 
 pub(super) async fn write_file(call: Call, write: WriteFile) -> Result<Answered, RpcError> {
@@ -38,38 +39,34 @@ pub(super) async fn make_directory(
     on_disk(call, "fs/createDirectory", create, nothing).await
 }
 
-pub(super) async fn metadata(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+pub(super) async fn metadata(call: Call, of: OfPath) -> Result<Answered<FileMetadata>, RpcError> {
     on_disk(
         call,
         "fs/getMetadata",
         move || disk::metadata(of.path.as_path()),
-        |found| {
-            json!({
-                "isDirectory": found.is_directory,
-                "isFile": found.is_file,
-                "isSymlink": found.is_symlink,
-                "createdAtMs": found.created_ms,
-                "modifiedAtMs": found.modified_ms,
-            })
+        |found| FileMetadata {
+            is_directory: found.is_directory,
+            is_file: found.is_file,
+            is_symlink: found.is_symlink,
+            created_at_ms: found.created_ms,
+            modified_at_ms: found.modified_ms,
         },
     )
     .await
 }
 
-pub(super) async fn read_directory(call: Call, of: OfPath) -> Result<Answered, RpcError> {
+pub(super) async fn read_directory(call: Call, of: OfPath) -> Result<Answered<Entries>, RpcError> {
     on_disk(
         call,
         "fs/readDirectory",
         move || disk::entries(of.path.as_path()),
         |entries| {
-            let entry = |entry: disk::Entry| {
-                json!({
-                    "fileName": entry.name,
-                    "isDirectory": entry.is_directory,
-                    "isFile": entry.is_file,
-                })
+            let entry = |entry: disk::Entry| Entry {
+                file_name: entry.name,
+                is_directory: entry.is_directory,
+                is_file: entry.is_file,
             };
-            json!({"entries": entries.into_iter().map(entry).collect::<Vec<_>>()})
+            Entries { entries: entries.into_iter().map(entry).collect() }
         },
     )
     .await
@@ -93,25 +90,25 @@ pub(super) async fn copy(call: Call, copy: Copy) -> Result<Answered, RpcError> {
 }
 
 /// Watches a file or directory, also one that is not there yet.
-pub(super) async fn watch(call: Call, watch: WatchParams) -> Result<Answered, RpcError> {
+pub(super) async fn watch(call: Call, watch: WatchParams) -> Result<Answered<Watched>, RpcError> {
     let WatchParams { watch_id, path } = watch;
     let (shown, path) = (path.as_path().display().to_string(), path.into_path());
     call.hub.watches().add(&call.peer, watch_id, path).await?;
-    Ok(call.answer(&json!({"path": shown})))
+    Ok(call.answer(&Watched { path: shown }))
 }
 
 pub(super) async fn unwatch(call: Call, unwatch: Unwatch) -> Result<Answered, RpcError> {
     call.hub.watches().remove(call.peer.id(), unwatch.watch_id).await;
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 /// Does something on a disk, and answers with what came of it.
-async fn on_disk<T: Send + 'static>(
+async fn on_disk<T: Send + 'static, R: Serialize>(
     call: Call,
     method: &str,
     work: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
-    to_wire: impl FnOnce(T) -> Value,
-) -> Result<Answered, RpcError> {
+    to_wire: impl FnOnce(T) -> R,
+) -> Result<Answered<R>, RpcError> {
     let _turn = call.peer.file_gate().lock().await;
     // A client that does not read gets no more to read.
     call.peer.has_room().await;
@@ -120,8 +117,8 @@ async fn on_disk<T: Send + 'static>(
     Ok(call.answer(&to_wire(done.map_err(|error| refused(method, error))?)))
 }
 
-fn nothing((): ()) -> Value {
-    json!({})
+fn nothing((): ()) -> Done {
+    Done {}
 }
 
 fn refused(method: &str, error: DiskError) -> RpcError {

@@ -1,11 +1,10 @@
 //! `initialize`: a client introduces itself.
 
-use serde_json::json;
-
 use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::peer::Client;
 use crate::request::Initialize;
+use crate::response::Initialized;
 
 /// Longest name and longest version of a client, in bytes: both are sent in headers.
 const CLIENT_BYTES_MAX: usize = 256;
@@ -13,7 +12,10 @@ const CLIENT_BYTES_MAX: usize = 256;
 /// The version of the reference whose protocol this server speaks. Clients decide by it which features they use.
 const PROTOCOL_VERSION: &str = "0.166.0";
 
-pub(super) async fn initialize(call: Call, who: Initialize) -> Result<Answered, RpcError> {
+pub(super) async fn initialize(
+    call: Call,
+    who: Initialize,
+) -> Result<Answered<Initialized>, RpcError> {
     let Initialize { client_info, capabilities } = who;
     let plain = |text: &str| {
         text.len() <= CLIENT_BYTES_MAX && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
@@ -41,12 +43,12 @@ pub(super) async fn initialize(call: Call, who: Initialize) -> Result<Answered, 
     let originator = call.hub.originator(&name);
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let ours = env!("CARGO_PKG_VERSION");
-    Ok(call.answer(&json!({
-        "userAgent": format!(
+    Ok(call.answer(&Initialized {
+        user_agent: format!(
             "{originator}/{PROTOCOL_VERSION} ({os}; {arch}) heddle/{ours} ({name}; {version})"
         ),
-        "codexHome": call.hub.heddle().home().display().to_string(),
-        "platformFamily": if cfg!(windows) { "windows" } else { "unix" },
-        "platformOs": os,
-    })))
+        codex_home: call.hub.heddle().home().display().to_string(),
+        platform_family: if cfg!(windows) { "windows" } else { "unix" },
+        platform_os: os,
+    }))
 }

@@ -1,18 +1,18 @@
 //! Models that threads can be started with.
 
 use heddle::session::settings;
-use serde_json::{Value, json};
 
 use super::open::refused;
 use super::{Answered, Call};
 use crate::message::RpcError;
-use crate::request::{Nothing, PageOf};
+use crate::request::{ModelList, Nothing, PageOf};
+use crate::response::{Effort, Listed, Model, ProviderCapabilities};
 
 /// Entries on a page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 100;
 
 /// Lists the model of the settings first, and then the others that are known.
-pub(super) async fn list(call: Call, page: PageOf) -> Result<Answered, RpcError> {
+pub(super) async fn list(call: Call, list: ModelList) -> Result<Answered<Listed<Model>>, RpcError> {
     let (heddle, preferences) = (call.hub.heddle().clone(), call.hub.options().preferences.clone());
     // Settings are read from files, which blocks.
     let names = tokio::task::spawn_blocking(move || {
@@ -20,41 +20,45 @@ pub(super) async fn list(call: Call, page: PageOf) -> Result<Answered, RpcError>
     });
     let names = names.await.map_err(|error| RpcError::internal(error.to_string()))?;
     let names = names.map_err(refused)?;
-    let (names, next_cursor) = page_of(names, &page)?;
-    let data: Vec<_> = names.iter().map(shown).collect();
-    Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
+    let (names, next_cursor) = page_of(names, &list.page)?;
+    let data = names.iter().map(shown).collect();
+    Ok(call.answer(&Listed { data, next_cursor }))
 }
 
 /// Reports the tools that providers run themselves.
-pub(super) async fn capabilities(call: Call, _: Nothing) -> Result<Answered, RpcError> {
-    Ok(call.answer(&json!({"imageGeneration": false, "webSearch": true})))
+pub(super) async fn capabilities(
+    call: Call,
+    _: Nothing,
+) -> Result<Answered<ProviderCapabilities>, RpcError> {
+    Ok(call.answer(&ProviderCapabilities { image_generation: false, web_search: true }))
 }
 
-fn shown(model: &settings::KnownModel) -> Value {
+fn shown(model: &settings::KnownModel) -> Model {
     let efforts = model.efforts.iter().map(|effort| {
-        json!({"reasoningEffort": effort, "description": format!("reasoning effort {effort}")})
+        let description = format!("reasoning effort {effort}");
+        Effort { reasoning_effort: effort.to_string(), description }
     });
-    json!({
-        "id": model.name,
-        "model": model.name,
-        "upgrade": null,
-        "upgradeInfo": null,
-        "availabilityNux": null,
-        "displayName": model.name,
-        "description": if model.is_default { "the model of the settings" } else { "" },
-        "modelSpecialty": null,
-        "hidden": false,
-        "supportedReasoningEfforts": efforts.collect::<Vec<_>>(),
-        "defaultReasoningEffort": model.default_effort.as_deref().unwrap_or("medium"),
-        "inputModalities": ["text", "image"],
-        "supportsPersonality": false,
-        "multiAgentVersion": null,
-        "additionalSpeedTiers": [],
-        "serviceTiers": [],
-        "defaultServiceTier": null,
-        "availableAccessPrograms": null,
-        "isDefault": model.is_default,
-    })
+    Model {
+        id: model.name.clone(),
+        model: model.name.clone(),
+        upgrade: (),
+        upgrade_info: (),
+        availability_nux: (),
+        display_name: model.name.clone(),
+        description: if model.is_default { "the model of the settings" } else { "" },
+        model_specialty: (),
+        hidden: false,
+        supported_reasoning_efforts: efforts.collect(),
+        default_reasoning_effort: model.default_effort.as_deref().unwrap_or("medium").to_owned(),
+        input_modalities: ["text", "image"],
+        supports_personality: false,
+        multi_agent_version: (),
+        additional_speed_tiers: [],
+        service_tiers: [],
+        default_service_tier: (),
+        available_access_programs: (),
+        is_default: model.is_default,
+    }
 }
 
 /// Cuts a page out of a list; its cursor is the place where the next page starts.

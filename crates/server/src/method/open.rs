@@ -9,8 +9,6 @@ use heddle::{
     ApprovalPolicy, Error, ErrorKind, Heddle, Notice, Profile, SandboxMode, Thread, ThreadFacts,
     ThreadId, ThreadSpec,
 };
-use serde::Serialize;
-use serde_json::json;
 
 use super::{Answered, Call, past, thread as threads, turn};
 use crate::ask::Asked;
@@ -21,22 +19,12 @@ use crate::notification::Notification;
 use crate::page;
 use crate::peer::Peer;
 use crate::request::{
-    self, Approval, Changes, Granular, ItemsView, Resume, Revert, SandboxPolicy, Settings,
+    self, Approval, Changes, Fork, Granular, ItemsView, Resume, Revert, SandboxPolicy, Settings,
     ThreadStart,
 };
+use crate::response::{self, Reverted};
 use crate::thread::{LoadedThread, Opened, Opening};
 use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
-
-/// A thread and its settings, in one JSON object.
-#[derive(Serialize)]
-struct WithThread<'a> {
-    thread: &'a wire::Thread,
-    #[serde(flatten)]
-    settings: &'a ThreadSettings,
-    /// The number of the newest notification of a thread that was loaded before.
-    #[serde(rename = "heddleSeq", skip_serializing_if = "Option::is_none")]
-    number: Option<u64>,
-}
 
 /// How a thread is opened.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,14 +43,20 @@ enum ForkPoint {
     After(String),
 }
 
-pub(super) async fn start(call: Call, start: ThreadStart) -> Result<Answered, RpcError> {
+pub(super) async fn start(
+    call: Call,
+    start: ThreadStart,
+) -> Result<Answered<response::Opened>, RpcError> {
     let ThreadStart { settings, dynamic_tools } = start;
     open(call, Source::New, settings, dynamic_tools.unwrap_or_default(), false).await
 }
 
 /// Loads a thread, or lets the client follow one that is loaded.
-pub(super) async fn resume(call: Call, resume: Resume) -> Result<Answered, RpcError> {
-    let Resume { thread_id: id, exclude_turns, settings, .. } = resume;
+pub(super) async fn resume(
+    call: Call,
+    resume: Resume,
+) -> Result<Answered<response::Opened>, RpcError> {
+    let Resume { thread_id: id, exclude_turns, settings } = resume;
     let _gate = call.hub.gate(id).await;
     threads::is_saved(&call.hub, id)?;
     let Ok(loaded) = call.hub.loaded(id) else {
@@ -78,14 +72,15 @@ pub(super) async fn resume(call: Call, resume: Resume) -> Result<Answered, RpcEr
         false => past::thread(&call.hub, id, Some(ItemsView::Full)).await?,
     };
     let settings = loaded.lock().settings.clone();
-    let answered = call.answer(&WithThread { thread: &thread, settings: &settings, number });
+    let answered = call.answer(&response::Opened { thread, settings, number });
     call.hub.follow(&loaded, &call.peer);
     Ok(answered)
 }
 
 /// Creates a thread that continues another one.
-pub(super) async fn fork(call: Call, fork: Resume) -> Result<Answered, RpcError> {
-    let Resume { thread_id: id, exclude_turns, settings, last_turn_id, before_turn_id } = fork;
+pub(super) async fn fork(call: Call, fork: Fork) -> Result<Answered<response::Opened>, RpcError> {
+    let Fork { from, last_turn_id, before_turn_id } = fork;
+    let Resume { thread_id: id, exclude_turns, settings } = from;
     let point = match (last_turn_id, before_turn_id) {
         (Some(_), Some(_)) => {
             let both = "thread/fork: give lastTurnId or beforeTurnId, and not both";
@@ -100,7 +95,7 @@ pub(super) async fn fork(call: Call, fork: Resume) -> Result<Answered, RpcError>
 }
 
 /// Takes the last turns out of a thread. It is opened again for that, and its clients go on following it.
-pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered, RpcError> {
+pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered<Reverted>, RpcError> {
     let Revert { thread_id: id, before_turn_id } = revert;
     let _gate = call.hub.gate(id).await;
     threads::is_saved(&call.hub, id)?;
@@ -125,11 +120,11 @@ pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered, RpcEr
     let thread = past::thread(&call.hub, id, Some(ItemsView::Full)).await?;
     let (turns_cursor, items_cursor) = page::ends(&thread.turns);
     let thread = wire::Thread { turns: Vec::new(), ..thread };
-    let answered = call.answer(&json!({
-        "thread": thread,
-        "turnsBackwardsCursor": turns_cursor,
-        "itemsBackwardsCursor": items_cursor,
-    }));
+    let answered = call.answer(&Reverted {
+        thread,
+        turns_backwards_cursor: turns_cursor,
+        items_backwards_cursor: items_cursor,
+    });
     call.hub.tell_all(Notification::ThreadReverted { thread_id: id.to_string() });
     Ok(answered)
 }
@@ -172,7 +167,7 @@ async fn open(
     settings: Settings,
     dynamic_tools: Vec<request::DynamicToolSpec>,
     with_turns: bool,
-) -> Result<Answered, RpcError> {
+) -> Result<Answered<response::Opened>, RpcError> {
     let reserved = call.hub.reserve()?;
     let ephemeral = settings.ephemeral.unwrap_or(false);
     let client = call.peer.client().map(|client| client.name.clone()).unwrap_or_default();
@@ -189,7 +184,9 @@ async fn open(
     }
     let running = thread_settings(&facts, &opening, thread.directory());
     let notices = thread.notices().to_vec();
-    let answered = call.answer(&WithThread { thread: &shown, settings: &running, number: None });
+    let result = response::Opened { thread: shown, settings: running, number: None };
+    let answered = call.answer(&result);
+    let response::Opened { thread: shown, settings: running, .. } = result;
     let shown = wire::Thread { turns: Vec::new(), ..shown };
     let opened = Opened {
         open: thread,

@@ -1,29 +1,30 @@
 //! Threads as they are on disk: read, list, turns.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use heddle::ThreadId;
 use heddle::threads::index::{Cursor, Direction as Order, Filter, List, Search, Sort, Summary};
-use serde_json::{Map, json};
 
 use super::open::refused;
 use super::{Answered, Call, model, thread as threads};
 use crate::hub::Hub;
 use crate::message::RpcError;
-use crate::page;
+use crate::occurrences::Occurrence;
+use crate::page::{self, ItemEntry, Page};
 use crate::past::PastThread;
 use crate::request::{
     Direction, ItemsList, ItemsRead, ItemsView, OneOrMany, PageOf, SearchOccurrences, SortKey,
     ThreadList, ThreadRead, ThreadSearch, TurnsList,
 };
-use crate::wire::Thread;
+use crate::response::{Data, FoundThread, FoundThreads, Listed, OneThread, Threads};
+use crate::wire::{Thread, Turn};
 
 /// Most threads on a page.
 const PAGE_MAX: u32 = 100;
 /// Threads on a page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 25;
 
-pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered, RpcError> {
+pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered<OneThread>, RpcError> {
     let ThreadRead { thread_id, include_turns } = read;
     if let Some(loaded) = call.hub.find(thread_id) {
         let state = loaded.lock();
@@ -31,16 +32,16 @@ pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered, RpcEr
             return Err(RpcError::invalid("ephemeral threads do not support includeTurns"));
         }
         if !state.is_saved() {
-            return Ok(call.answer(&json!({"thread": state.shown()})));
+            return Ok(call.answer(&OneThread { thread: state.shown() }));
         }
     }
     let view = include_turns.then_some(ItemsView::Full);
     let thread = thread(&call.hub, thread_id, view).await?;
-    Ok(call.answer(&json!({"thread": thread})))
+    Ok(call.answer(&OneThread { thread }))
 }
 
 /// Lists turns of a thread, a page at a time.
-pub(super) async fn turns(call: Call, asked: TurnsList) -> Result<Answered, RpcError> {
+pub(super) async fn turns(call: Call, asked: TurnsList) -> Result<Answered<Page<Turn>>, RpcError> {
     threads::is_saved(&call.hub, asked.thread_id)?;
     let view = asked.items_view.unwrap_or_default();
     let thread = thread(&call.hub, asked.thread_id, Some(view)).await?;
@@ -48,25 +49,34 @@ pub(super) async fn turns(call: Call, asked: TurnsList) -> Result<Answered, RpcE
 }
 
 /// Lists items of a thread, a page at a time.
-pub(super) async fn items(call: Call, asked: ItemsList) -> Result<Answered, RpcError> {
+pub(super) async fn items(
+    call: Call,
+    asked: ItemsList,
+) -> Result<Answered<Page<ItemEntry>>, RpcError> {
     threads::is_saved(&call.hub, asked.thread_id)?;
     let thread = thread(&call.hub, asked.thread_id, Some(ItemsView::Full)).await?;
     Ok(call.answer(&page::items(thread.turns, &asked)?))
 }
 
 /// Returns some items of a turn.
-pub(super) async fn read_items(call: Call, asked: ItemsRead) -> Result<Answered, RpcError> {
+pub(super) async fn read_items(
+    call: Call,
+    asked: ItemsRead,
+) -> Result<Answered<Data<ItemEntry>>, RpcError> {
     let ItemsRead { thread_id, turn_id, item_ids } = asked;
     threads::is_saved(&call.hub, thread_id)?;
     let thread = thread(&call.hub, thread_id, Some(ItemsView::Full)).await?;
-    let data: Vec<_> = page::entries(thread.turns, Some(&turn_id))
+    let data = page::entries(thread.turns, Some(&turn_id))
         .filter(|entry| item_ids.iter().any(|id| *id == entry.item.body.id()))
         .collect();
-    Ok(call.answer(&json!({"data": data})))
+    Ok(call.answer(&Data { data }))
 }
 
 /// Searches what users and models said in all threads, and the commands that ran.
-pub(super) async fn search(call: Call, asked: ThreadSearch) -> Result<Answered, RpcError> {
+pub(super) async fn search(
+    call: Call,
+    asked: ThreadSearch,
+) -> Result<Answered<FoundThreads>, RpcError> {
     let ThreadSearch { search_term: words, limit, cursor, archived } = asked;
     if words.trim().is_empty() {
         return Err(RpcError::invalid("thread/search requires a non-empty searchTerm"));
@@ -83,15 +93,11 @@ pub(super) async fn search(call: Call, asked: ThreadSearch) -> Result<Answered, 
     let mut seen = HashSet::new();
     let found = hits.into_iter().filter(|hit| seen.insert(hit.thread.id)).map(|hit| {
         let snippet: String = hit.snippet.iter().map(|piece| piece.text.as_str()).collect();
-        json!({"thread": shown(&call.hub, hit.thread), "snippet": snippet})
+        FoundThread { thread: shown(&call.hub, hit.thread), snippet }
     });
     let page = PageOf { limit: Some(limit.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX)), cursor };
     let (data, next_cursor) = model::page_of(found.collect(), &page)?;
-    Ok(call.answer(&json!({
-        "data": data,
-        "nextCursor": next_cursor,
-        "backwardsCursor": null,
-    })))
+    Ok(call.answer(&FoundThreads { data, next_cursor, backwards_cursor: () }))
 }
 
 /// Most hits of a search; a thread can have several.
@@ -101,16 +107,16 @@ const SEARCH_HITS_MAX: usize = 1000;
 pub(super) async fn occurrences(
     call: Call,
     asked: SearchOccurrences,
-) -> Result<Answered, RpcError> {
+) -> Result<Answered<Listed<Occurrence>>, RpcError> {
     let SearchOccurrences { thread_id, search_term, page } = asked;
     threads::is_saved(&call.hub, thread_id)?;
     let thread = thread(&call.hub, thread_id, Some(ItemsView::Full)).await?;
     let page = crate::occurrences::occurrences(&thread.turns, &search_term, &page)?;
-    Ok(call.answer(&json!({"data": page.data, "nextCursor": page.next_cursor})))
+    Ok(call.answer(&Listed { data: page.data, next_cursor: page.next_cursor }))
 }
 
 /// Lists saved threads, a page at a time.
-pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered, RpcError> {
+pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered<Threads>, RpcError> {
     let ThreadList {
         limit,
         cursor,
@@ -158,13 +164,13 @@ pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered, RpcE
         cursor,
     };
     let page = call.hub.heddle().threads().list(list).await.map_err(refused)?;
-    let data: Vec<_> = page.threads.into_iter().map(|found| shown(&call.hub, found)).collect();
-    Ok(call.answer(&json!({
-        "data": data,
-        "readStates": Map::new(),
-        "nextCursor": page.next.map(|next| next.to_string()),
-        "backwardsCursor": null,
-    })))
+    let data = page.threads.into_iter().map(|found| shown(&call.hub, found)).collect();
+    Ok(call.answer(&Threads {
+        data,
+        read_states: BTreeMap::new(),
+        next_cursor: page.next.map(|next| next.to_string()),
+        backwards_cursor: (),
+    }))
 }
 
 fn shown(hub: &Hub, found: Summary) -> Thread {

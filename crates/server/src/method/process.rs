@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use heddle::commands::{CommandSpec, Controls};
-use serde_json::json;
 
 use super::command::{
     bytes_max, give_size, put, read_input, start, streams, streams_output, timeout,
@@ -15,6 +14,7 @@ use crate::message::RpcError;
 use crate::notification::{Notification, OutputOf};
 use crate::processes::{Attention, Kind, attend};
 use crate::request::{OfProcess, ProcessResize, ProcessSpawn, ProcessWrite};
+use crate::response::Done;
 
 /// Starts a process, and tells the client how it ends.
 pub(super) async fn spawn(call: Call, spawn: ProcessSpawn) -> Result<Answered, RpcError> {
@@ -34,7 +34,7 @@ pub(super) async fn spawn(call: Call, spawn: ProcessSpawn) -> Result<Answered, R
     let (peer, name) = (call.peer.id(), Some(process_handle.clone()));
     let begun = call.hub.processes().begin(peer, Kind::Process, name, &controls)?;
     let running = start(call.hub.heddle(), Some(cwd.as_path()), spec, &controls).await?;
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     let bytes_max = bytes_max(output_bytes_cap, told_as.is_some());
     let attention = Attention { told_as, bytes_max, timeout };
     tokio::spawn(async move {
@@ -60,7 +60,7 @@ pub(super) async fn write(call: Call, write: ProcessWrite) -> Result<Answered, R
     let controls =
         call.hub.processes().find(call.peer.id(), Kind::Process, write.process_handle)?;
     put(&controls, bytes, write.input.close_stdin, "this process")?;
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 pub(super) async fn resize(call: Call, resize: ProcessResize) -> Result<Answered, RpcError> {
@@ -68,10 +68,10 @@ pub(super) async fn resize(call: Call, resize: ProcessResize) -> Result<Answered
     let controls =
         call.hub.processes().find(call.peer.id(), Kind::Process, resize.process_handle)?;
     give_size(&controls, resize.size)?;
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 pub(super) async fn kill(call: Call, of: OfProcess) -> Result<Answered, RpcError> {
     call.hub.processes().find(call.peer.id(), Kind::Process, of.process_handle)?.kill();
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }

@@ -1,18 +1,17 @@
 //! `fuzzyFileSearch`: files by parts of their names.
 
-use serde_json::json;
-
 use super::{Answered, Call};
 use crate::message::RpcError;
 use crate::request::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
+use crate::response::{Done, FoundFiles};
 use crate::searches::Roots;
 
-pub(super) async fn once(call: Call, search: FileSearch) -> Result<Answered, RpcError> {
+pub(super) async fn once(call: Call, search: FileSearch) -> Result<Answered<FoundFiles>, RpcError> {
     let FileSearch { query, roots, cancellation_token } = search;
     check_query(&query)?;
     let roots = roots_of(&call, roots)?;
     let found = call.hub.searches().once(call.peer.id(), cancellation_token, &roots, query).await?;
-    Ok(call.answer(&json!({"files": found})))
+    Ok(call.answer(&FoundFiles { files: found }))
 }
 
 /// Begins a search whose query changes.
@@ -28,7 +27,7 @@ pub(super) async fn start(call: Call, start: SearchStart) -> Result<Answered, Rp
     }
     let roots = roots_of(&call, roots)?;
     let session = call.hub.searches().start(&call.peer, session_id, roots)?;
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     call.hub.searches().work(session);
     Ok(answered)
 }
@@ -36,7 +35,7 @@ pub(super) async fn start(call: Call, start: SearchStart) -> Result<Answered, Rp
 pub(super) async fn update(call: Call, update: SearchUpdate) -> Result<Answered, RpcError> {
     check_query(&update.query)?;
     let session = call.hub.searches().find(call.peer.id(), update.session_id)?;
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     session.ask(update.query);
     call.hub.searches().work(session);
     Ok(answered)
@@ -44,7 +43,7 @@ pub(super) async fn update(call: Call, update: SearchUpdate) -> Result<Answered,
 
 pub(super) async fn stop(call: Call, of: OfSearch) -> Result<Answered, RpcError> {
     call.hub.searches().stop(call.peer.id(), of.session_id);
-    Ok(call.answer(&json!({})))
+    Ok(call.answer(&Done {}))
 }
 
 fn roots_of(call: &Call, names: Vec<String>) -> Result<Roots, RpcError> {

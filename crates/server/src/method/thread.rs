@@ -1,7 +1,5 @@
 //! Threads as a whole: archive, delete, name, follow.
 
-use serde_json::json;
-
 use super::{Answered, Call, open};
 use crate::hub::Hub;
 use crate::message::RpcError;
@@ -10,6 +8,7 @@ use crate::method::past;
 use crate::missed::Since;
 use crate::notification::Notification;
 use crate::request::{InjectItems, OfThread, PageOf, SetName, SettingsUpdate, ThreadEvents};
+use crate::response::{Done, Events, Listed, OneThread, UnsubscribeStatus, Unsubscribed};
 use crate::thread::LoadedThread;
 
 pub(super) async fn archive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
@@ -18,17 +17,17 @@ pub(super) async fn archive(call: Call, of: OfThread) -> Result<Answered, RpcErr
     is_saved(&call.hub, id)?;
     unload(&call.hub, id).await;
     call.hub.heddle().threads().archive(id).await.map_err(refused)?;
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     call.hub.tell_all(Notification::ThreadArchived { thread_id: id.to_string() });
     Ok(answered)
 }
 
-pub(super) async fn unarchive(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+pub(super) async fn unarchive(call: Call, of: OfThread) -> Result<Answered<OneThread>, RpcError> {
     let id = of.thread_id;
     let _gate = call.hub.gate(id).await;
     call.hub.heddle().threads().unarchive(id).await.map_err(refused)?;
     let thread = past::thread(&call.hub, id, None).await?;
-    let answered = call.answer(&json!({"thread": thread}));
+    let answered = call.answer(&OneThread { thread });
     call.hub.tell_all(Notification::ThreadUnarchived { thread_id: id.to_string() });
     Ok(answered)
 }
@@ -43,7 +42,7 @@ pub(super) async fn delete(call: Call, of: OfThread) -> Result<Answered, RpcErro
     if has_log {
         call.hub.heddle().threads().delete(id).await.map_err(refused)?;
     }
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     call.hub.tell_all(Notification::ThreadDeleted { thread_id: id.to_string() });
     Ok(answered)
 }
@@ -60,18 +59,18 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     if let Some(loaded) = call.hub.find(id) {
         loaded.lock().set_name(name);
     }
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     let (thread_id, thread_name) = (id.to_string(), Some(name.to_owned()));
     call.hub.tell_all(Notification::ThreadNameUpdated { thread_id, thread_name });
     Ok(answered)
 }
 
 /// Returns the notifications that a client has missed while it was away.
-pub(super) async fn events(call: Call, asked: ThreadEvents) -> Result<Answered, RpcError> {
+pub(super) async fn events(call: Call, asked: ThreadEvents) -> Result<Answered<Events>, RpcError> {
     let ThreadEvents { thread_id, since } = asked;
     let loaded = call.hub.loaded(thread_id)?;
     let Since { lines, last, is_complete } = loaded.missed().since(since);
-    Ok(call.answer(&json!({"data": lines, "lastSeq": last, "isComplete": is_complete})))
+    Ok(call.answer(&Events { data: lines, last_seq: last, is_complete }))
 }
 
 /// Adds items to the history of a thread, between turns.
@@ -92,7 +91,7 @@ pub(super) async fn inject_items(call: Call, inject: InjectItems) -> Result<Answ
     let thread = loaded.lock().open.clone();
     let repairs = thread.inject(items).await.map_err(refused)?;
     loaded.lock().note_saved();
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     if !repairs.is_empty() {
         let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
         let (thread_id, message) = (Some(id.to_string()), words.join("\n"));
@@ -110,33 +109,41 @@ pub(super) async fn update_settings(
     let _gate = call.hub.gate(id).await;
     let loaded = call.hub.loaded(id)?;
     open::change(&call.hub, &loaded, &changes).await?;
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     tell_settings(&call.hub, &loaded);
     Ok(answered)
 }
 
 /// Sends the settings of a thread to the clients that follow it.
 pub(super) fn tell_settings(hub: &Hub, loaded: &LoadedThread) {
-    let thread_settings = loaded.lock().settings.to_updated();
+    let thread_settings = Box::new(loaded.lock().settings.to_updated());
     let thread_id = loaded.id.to_string();
     hub.tell_followers(loaded, Notification::SettingsUpdated { thread_id, thread_settings });
 }
 
 /// Removes the client from the followers of a thread. The thread stays loaded for a while.
-pub(super) async fn unsubscribe(call: Call, of: OfThread) -> Result<Answered, RpcError> {
+pub(super) async fn unsubscribe(
+    call: Call,
+    of: OfThread,
+) -> Result<Answered<Unsubscribed>, RpcError> {
     let status = match call.hub.find(of.thread_id) {
-        None => "notLoaded",
-        Some(loaded) if call.hub.unfollow(&loaded, call.peer.id()) => "unsubscribed",
-        Some(_) => "notSubscribed",
+        None => UnsubscribeStatus::NotLoaded,
+        Some(loaded) if call.hub.unfollow(&loaded, call.peer.id()) => {
+            UnsubscribeStatus::Unsubscribed
+        }
+        Some(_) => UnsubscribeStatus::NotSubscribed,
     };
-    Ok(call.answer(&json!({"status": status})))
+    Ok(call.answer(&Unsubscribed { status }))
 }
 
 /// Lists the threads that are loaded.
-pub(super) async fn loaded_list(call: Call, page: PageOf) -> Result<Answered, RpcError> {
+pub(super) async fn loaded_list(
+    call: Call,
+    page: PageOf,
+) -> Result<Answered<Listed<String>>, RpcError> {
     let ids: Vec<String> = call.hub.threads().iter().map(|loaded| loaded.id.to_string()).collect();
     let (data, next_cursor) = super::model::page_of(ids, &page)?;
-    Ok(call.answer(&json!({"data": data, "nextCursor": next_cursor})))
+    Ok(call.answer(&Listed { data, next_cursor }))
 }
 
 /// Refuses a loaded thread that has no log, for requests that need one.

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::{Answered, Call, open, thread};
 use crate::message::RpcError;
 use crate::past::preview;
 use crate::request::{
     OfThread, ShellCommand, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
 };
+use crate::response::{Done, OneTurn, Steered};
 use crate::thread::ThreadState;
 
 /// Starts a turn, or adds the input to the one that is running.
-pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcError> {
+pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTurn>, RpcError> {
     let TurnStart {
         thread_id,
         input,
@@ -39,7 +38,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
     if let (Some(turn), Some(handle)) = (state.running_turn().cloned(), state.handle()) {
         refuse_input(&state)?;
         steer_with(handle, only_text, said)?;
-        return Ok(call.answer(&json!({"turn": turn})));
+        return Ok(call.answer(&OneTurn { turn }));
     }
     let mut turn = state.open.turn(said).limits(turn_limits(heddle_limits));
     if let Some(schema) = output_schema {
@@ -50,7 +49,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
     let shown = state.begin(&turn, Some(first), heddle::now_ms());
     let changed = state.settings != before;
     // Before the turn is sent, so that the answer precedes the notifications of the turn.
-    let answered = call.answer(&json!({"turn": shown}));
+    let answered = call.answer(&OneTurn { turn: shown });
     if changed {
         drop(state);
         thread::tell_settings(&call.hub, &loaded);
@@ -61,7 +60,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered, RpcE
 }
 
 /// Adds input to the running turn.
-pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered, RpcError> {
+pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered<Steered>, RpcError> {
     let TurnSteer { thread_id, expected_turn_id, input, client_user_message_id } = steer;
     let loaded = call.hub.loaded(thread_id)?;
     check_input(&input)?;
@@ -79,7 +78,7 @@ pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered, RpcE
     }
     refuse_input(&state)?;
     steer_with(handle, only_text, said)?;
-    Ok(call.answer(&json!({"turnId": active})))
+    Ok(call.answer(&Steered { turn_id: active.to_owned() }))
 }
 
 pub(super) async fn interrupt(call: Call, interrupt: TurnInterrupt) -> Result<Answered, RpcError> {
@@ -93,7 +92,7 @@ pub(super) async fn interrupt(call: Call, interrupt: TurnInterrupt) -> Result<An
         return Err(unexpected(&turn_id, active));
     }
     // Before the interruption, so that the answer precedes the notifications about it.
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     handle.interrupt();
     Ok(answered)
 }
@@ -108,7 +107,7 @@ pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcErr
     let turn = state.open.compact();
     state.begin(&turn, None, heddle::now_ms());
     state.takes_no_input();
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     state.send(turn)?;
     Ok(answered)
 }
@@ -127,7 +126,7 @@ pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answe
     refuse_while_active(&state)?;
     let turn = state.open.run_command(command, timeout_ms.map(Duration::from_millis));
     state.begin(&turn, None, heddle::now_ms());
-    let answered = call.answer(&json!({}));
+    let answered = call.answer(&Done {});
     state.send(turn)?;
     Ok(answered)
 }

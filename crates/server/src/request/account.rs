@@ -1,9 +1,20 @@
 //! Parameters of logging in.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
+/// Who pays for answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReadAccount {
+    /// Whether to get another token first. Keys have none.
+    pub refresh_token: bool,
+}
+
 /// A way to log in. There is no login in this build, so nothing of it is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LoginStart {
     /// With a key.
@@ -27,5 +38,19 @@ pub struct Dropped;
 impl<'de> Deserialize<'de> for Dropped {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+impl JsonSchema for Dropped {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }

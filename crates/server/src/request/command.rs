@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::{AbsolutePath, SandboxPolicy};
 use crate::message::RpcError;
 
 /// A command to run to its end.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandExec {
     /// The program and its arguments.
@@ -36,7 +37,7 @@ pub struct CommandExec {
 }
 
 /// A process to start.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessSpawn {
     /// The program and its arguments.
@@ -55,7 +56,7 @@ pub struct ProcessSpawn {
 }
 
 /// How a command is connected.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Run {
     /// Variables over those of the settings; null takes one away.
@@ -71,14 +72,15 @@ pub struct Run {
 }
 
 /// The size of a terminal, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(rename = "CommandExecTerminalSize")]
 pub struct TerminalSize {
     pub rows: u16,
     pub cols: u16,
 }
 
 /// Input for a command.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Input {
     pub delta_base64: Option<String>,
@@ -86,7 +88,7 @@ pub struct Input {
 }
 
 /// Parameters of writing to a command.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandWrite {
     pub process_id: String,
@@ -95,7 +97,7 @@ pub struct CommandWrite {
 }
 
 /// Parameters of writing to a process.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessWrite {
     pub process_handle: String,
@@ -104,7 +106,7 @@ pub struct ProcessWrite {
 }
 
 /// Parameters of resizing the terminal of a command.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandResize {
     pub process_id: String,
@@ -112,7 +114,7 @@ pub struct CommandResize {
 }
 
 /// Parameters of resizing the terminal of a process.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessResize {
     pub process_handle: String,
@@ -120,14 +122,14 @@ pub struct ProcessResize {
 }
 
 /// A command, by its name.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfCommand {
     pub process_id: String,
 }
 
 /// A process, by its name.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfProcess {
     pub process_handle: String,

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use heddle::session::config_file::Merge;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// What of the configuration to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigRead {
     /// Whether to return each layer by itself, too.
@@ -17,7 +18,7 @@ pub struct ConfigRead {
 }
 
 /// A change of one setting.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigValueWrite {
     #[serde(flatten)]
@@ -27,7 +28,7 @@ pub struct ConfigValueWrite {
 }
 
 /// Several changes, of which all are made or none.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigBatchWrite {
     pub edits: Vec<ConfigEdit>,
@@ -39,7 +40,7 @@ pub struct ConfigBatchWrite {
 }
 
 /// A setting and its new value.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigEdit {
     pub key_path: String,
@@ -49,7 +50,7 @@ pub struct ConfigEdit {
 }
 
 /// Under which conditions a change is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WriteConditions {
     /// The version that the file must have.
@@ -59,7 +60,7 @@ pub struct WriteConditions {
 }
 
 /// What becomes of the keys that a table has already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MergeStrategy {
     /// Those that the new value does not have are removed.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use protocol::id::ThreadId;
+use schemars::JsonSchema;
 use serde::de;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -11,24 +12,25 @@ use serde_json::Value;
 use super::{PageOf, optional_thread_id, thread_id};
 
 /// Which features to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeatureList {
     #[serde(flatten)]
     pub page: PageOf,
     /// The thread whose features are meant.
     #[serde(deserialize_with = "optional_thread_id")]
+    #[schemars(with = "Option<String>")]
     pub thread_id: Option<ThreadId>,
 }
 
 /// Which features to switch on and off.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct FeatureEnablement {
     pub enablement: BTreeMap<String, bool>,
 }
 
 /// Where else to look for skills.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtraRoots {
     #[serde(deserialize_with = "absolute_paths")]
@@ -36,7 +38,7 @@ pub struct ExtraRoots {
 }
 
 /// Which skill to switch on or off.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct SkillSwitch {
     pub enabled: bool,
     /// All skills of this name.
@@ -48,21 +50,23 @@ pub struct SkillSwitch {
 }
 
 /// Which resource of an MCP server to read.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRead {
     pub server: String,
     pub uri: String,
     /// The thread whose servers are meant.
     #[serde(default, deserialize_with = "optional_thread_id")]
+    #[schemars(with = "Option<String>")]
     pub thread_id: Option<ThreadId>,
 }
 
 /// Which tool of an MCP server to call.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
     #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub server: String,
     pub tool: String,

@@ -2,10 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
 /// A path that is absolute, without `.` and `..`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(rename = "AbsolutePathBuf")]
 pub struct AbsolutePath(PathBuf);
 
 impl AbsolutePath {
@@ -44,13 +46,13 @@ impl<'de> Deserialize<'de> for AbsolutePath {
 }
 
 /// A file or directory, by its path.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct OfPath {
     pub path: AbsolutePath,
 }
 
 /// Parameters of writing a file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteFile {
     pub path: AbsolutePath,
@@ -58,7 +60,7 @@ pub struct WriteFile {
 }
 
 /// Parameters of creating a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct CreateDirectory {
     pub path: AbsolutePath,
     /// Whether those above it are created, too: yes, unless it says otherwise.
@@ -67,7 +69,7 @@ pub struct CreateDirectory {
 }
 
 /// Parameters of removing a file or directory.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Remove {
     pub path: AbsolutePath,
     /// Whether what is in a directory is removed with it: yes, unless it says otherwise.
@@ -79,7 +81,7 @@ pub struct Remove {
 }
 
 /// Parameters of copying a file or directory.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Copy {
     pub source_path: AbsolutePath,
@@ -90,7 +92,7 @@ pub struct Copy {
 }
 
 /// Parameters of watching a file or directory.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
     /// The client's name for it.
@@ -99,7 +101,7 @@ pub struct Watch {
 }
 
 /// Parameters of watching no more.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unwatch {
     pub watch_id: String,

@@ -1,5 +1,6 @@
 //! Parameters of `fuzzyFileSearch`.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::message::RpcError;
@@ -10,7 +11,7 @@ const ROOTS_MAX: usize = 64;
 const QUERY_BYTES_MAX: usize = 1024;
 
 /// A search for files.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileSearch {
     pub query: String,
@@ -22,7 +23,7 @@ pub struct FileSearch {
 }
 
 /// A search whose query changes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchStart {
     /// The client's name for it.
@@ -32,7 +33,7 @@ pub struct SearchStart {
 }
 
 /// Another query of a search.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchUpdate {
     pub session_id: String,
@@ -40,7 +41,7 @@ pub struct SearchUpdate {
 }
 
 /// A search, by its name.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfSearch {
     pub session_id: String,
