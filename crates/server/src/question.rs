@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::wire::CommandAction;
-
-use crate::wire::command_actions;
+use crate::wire::{CommandAction, command_actions};
 
 /// A question of a turn, in the form of a request to clients.
 #[derive(Clone, Debug, PartialEq)]

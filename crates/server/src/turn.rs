@@ -761,16 +761,22 @@ mod tests {
             ],
         );
         for refused in [Answer::Decline, Answer::Cancel, Answer::Invalid, Answer::TimedOut] {
+            // The client that gave no decision has to learn why its answer was a refusal.
+            let warned = (refused == Answer::Invalid).then_some("warning nullnull");
+            let begun = [
+                "thread/status/changed active waiting",
+                "item/started c1 commandExecution inProgress",
+                r#"item/commandExecution/requestApproval "c1""#,
+                "resolved 4",
+            ];
+            let ended = [
+                "item/completed c1 commandExecution declined 1000",
+                "thread/status/changed active",
+            ];
+            let want: Vec<_> = begun.into_iter().chain(warned).chain(ended).collect();
             check_turn(
                 asking(command(), Resolution::Answered(refused), ItemStatus::Declined),
-                &[
-                    "thread/status/changed active waiting",
-                    "item/started c1 commandExecution inProgress",
-                    r#"item/commandExecution/requestApproval "c1""#,
-                    "resolved 4",
-                    "item/completed c1 commandExecution declined 1000",
-                    "thread/status/changed active",
-                ],
+                &want,
             );
         }
         for answer in [Answer::Accept, Answer::Decline] {
