@@ -71,6 +71,10 @@ impl Value {
     /// Scans further; `alien` is a byte at which to stop outside strings, and 0 for none.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8], alien: u8) -> Scan {
+        // A long piece has something that changes the state more often than not.
+        if bytes.len() > *WORD_BYTES.end() {
+            return self.scan_on(bytes, alien);
+        }
         // The common case: a few bytes that change nothing.
         let plain = match (bytes, self.inside) {
             ([byte], Inside::Text) => !matches!(byte, b'"' | b'\\'),
