@@ -436,7 +436,7 @@ fn a_flood_that_nobody_reads_ends() {
             "outputBytesCap": null,
         });
         let mut server = Some(server);
-        let pid = runtime.block_on(async {
+        let (pid, client) = runtime.block_on(async {
             let mut ann = Client::unix(server.as_ref().unwrap(), "ann").await;
             ann.send(json!({"id": 900, "method": "process/spawn", "params": flood})).await;
             let pid = until("the command", || {
@@ -461,13 +461,18 @@ fn a_flood_that_nobody_reads_ends() {
                     let params = json!({"processHandle": "p"});
                     ann.send(json!({"id": 901, "method": "process/kill", "params": params})).await;
                 }
-                "vanish" => drop(ann),
+                "vanish" => {
+                    drop(ann);
+                    return (pid, None);
+                }
                 _ => assert_eq!(server.take().unwrap().terminate(), 0),
             }
-            pid
+            (pid, Some(ann))
         });
         let gone = || (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(());
         until(way, gone);
+        // Until here it was connected, and read nothing.
+        drop(client);
     }
 }
 
