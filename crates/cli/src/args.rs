@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
+    /// Review a change of code, as `exec review` does.
+    #[command(after_help = REVIEW_HELP)]
+    Review(Box<ReviewArgs>),
     /// Serve threads to other programs over JSON-RPC. Not all methods are supported yet.
     #[command(after_help = APP_SERVER_HELP)]
     AppServer(Box<AppServerArgs>),
@@ -81,7 +84,8 @@ Examples:
   git diff | heddle exec \"review this change\"
   heddle exec --file paper.pdf --file notes.md \"what does the paper say that the notes do not?\"
   heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl
-  heddle exec resume --last \"now the other one\"";
+  heddle exec resume --last \"now the other one\"
+  heddle exec review --uncommitted";
 
 const APP_SERVER_HELP: &str = "\
 JSON-RPC as Codex's app-server speaks it: one object per line on stdin and stdout, or per text frame of a WebSocket. \
@@ -186,6 +190,9 @@ pub(crate) enum ExecCommand {
     /// Fork a thread: continue from it in a new thread and leave the original unchanged.
     #[command(after_help = FORK_HELP)]
     Fork(Box<ForkArgs>),
+    /// Review a change of code, in a new thread.
+    #[command(after_help = REVIEW_HELP)]
+    Review(Box<ReviewArgs>),
 }
 
 const RESUME_HELP: &str = "\
@@ -252,6 +259,42 @@ pub(crate) struct ForkArgs {
     /// With --last: consider threads of all directories.
     #[arg(long)]
     pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) flags: ExecFlags,
+}
+
+const REVIEW_HELP: &str = "\
+A reviewer looks at the change with the tools of the thread, in its sandbox, and lists what is wrong with it: each finding \
+with a priority from P0 (must be fixed at once) to P3, and with its place. It changes nothing.
+
+Examples:
+  heddle exec review --uncommitted
+  heddle exec review --base main -o review.md
+  heddle exec review --commit HEAD
+  heddle exec review \"look for races in src/queue.rs\"";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReviewArgs {
+    /// What to review, in words; `-` reads it from stdin.
+    #[arg(conflicts_with_all = ["uncommitted", "base", "commit"])]
+    pub(crate) prompt: Option<String>,
+
+    /// Review everything that is not committed: staged, unstaged and untracked files.
+    #[arg(long, conflicts_with_all = ["base", "commit"])]
+    pub(crate) uncommitted: bool,
+
+    /// Review what the current branch would bring into this one.
+    #[arg(long, value_name = "BRANCH", conflicts_with = "commit")]
+    pub(crate) base: Option<String>,
+
+    /// Review one commit.
+    #[arg(long, value_name = "SHA")]
+    pub(crate) commit: Option<String>,
+
+    /// The title of the commit, for whoever reads the review.
+    #[arg(long, value_name = "TITLE")]
+    pub(crate) title: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: ExecFlags,

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     };
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.shared, *exec),
+        Command::Review(review) => command::exec::review(args.shared, review),
         Command::AppServer(server) => command::app_server::run(args.shared, *server),
         Command::Sandbox(sandbox) => command::sandbox::run(args.shared, *sandbox),
         Command::Policy(PolicyCommand::Explain(explain)) => {

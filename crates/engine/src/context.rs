@@ -81,6 +81,16 @@ impl Context {
         *self = Self { left_out, ..Self::resume(check(entries)) };
     }
 
+    /// Creates an empty history beside this one. Call ids stay unique across both, until it [rejoins](Self::rejoin).
+    pub(crate) fn apart(&mut self) -> Self {
+        Self { call_ids: std::mem::take(&mut self.call_ids), ..Self::default() }
+    }
+
+    /// Takes the call ids back, and drops the rest of a history beside this one.
+    pub(crate) fn rejoin(&mut self, other: Self) {
+        self.call_ids = other.call_ids;
+    }
+
     /// Records that a turn starts here.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = self.entries.len();

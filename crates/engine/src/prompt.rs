@@ -7,8 +7,12 @@ use std::fmt::Write as _;
 // Readers of a log recognise messages by their first words.
 use history::words;
 pub use history::words::{SUMMARY_MISSING, SUMMARY_PREFIX};
+use protocol::review::ReviewTarget;
 
 pub const BASE: &str = include_str!("prompt/base.md");
+
+/// The instructions of a reviewer.
+pub const REVIEW: &str = include_str!("prompt/review.md");
 
 /// Requests the summary that replaces a history.
 pub const SUMMARY_REQUEST: &str = "\
@@ -153,6 +157,38 @@ pub fn prefix_saved(prefix: &[String]) -> String {
 pub fn user_command(command: &str, result: &str) -> String {
     let (begin, end) = (words::USER_COMMAND, "</user_shell_command>");
     format!("{begin}\n<command>\n{command}\n</command>\n<result>\n{result}\n</result>\n{end}")
+}
+
+/// Asks a reviewer for a review.
+pub fn review_request(target: &ReviewTarget) -> String {
+    match target {
+        ReviewTarget::UncommittedChanges => {
+            "Review all uncommitted changes of this repository: what is staged, what is not, and files that are not \
+             tracked."
+                .to_owned()
+        }
+        ReviewTarget::BaseBranch { branch } => format!(
+            "Review what the current branch would bring into `{branch}`. `git merge-base HEAD {branch}` finds the commit \
+             where they part; if `{branch}` has an upstream that is ahead of it, take that instead. `git diff` against \
+             that commit is the change."
+        ),
+        ReviewTarget::Commit { sha, title: Some(title) } => {
+            format!("Review the commit {sha} (\"{title}\").")
+        }
+        ReviewTarget::Commit { sha, title: None } => format!("Review the commit {sha}."),
+        ReviewTarget::Custom { instructions } => instructions.clone(),
+    }
+}
+
+/// Tells the model of a review that the user wanted, and what came of it, if anything.
+pub fn review_result(hint: &str, text: Option<&str>) -> String {
+    let (begin, end) = (words::REVIEW, "</user_action>");
+    let result = text.unwrap_or("None: the reviewer did not finish.");
+    format!(
+        "{begin}\n<action>review</action>\n<context>The user had a separate reviewer look at this: {hint}. You have not seen \
+         its work. The user may refer to its findings; check one before you act on it.</context>\n<results>\n{result}\n\
+         </results>\n{end}"
+    )
 }
 
 /// What the model is told about its environment.

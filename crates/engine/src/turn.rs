@@ -16,6 +16,9 @@
 //! A turn may also run a command of the user's own ([`Turn::start_user_command`]): it begins with that command, and samples
 //! only if the user says something meanwhile.
 //!
+//! Or it reviews a change ([`Turn::start_review`]): a reviewer samples with a history of its own, and the thread gets the
+//! result; `reviewing` says how.
+//!
 //! A call that needs approval asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
 //! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
 //! outlives its turn. Everything else continues meanwhile.
@@ -27,6 +30,7 @@ mod hosted;
 mod keeping;
 mod progress;
 mod received;
+mod reviewing;
 mod streaming;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -61,6 +65,7 @@ pub(crate) use attached::LeftOut;
 use compacting::Compaction;
 use progress::Progress;
 use received::Received;
+use reviewing::Reviewing;
 use streaming::{Streaming, Unshown};
 
 /// Something that happened outside the engine, as the driver reports it.
@@ -239,6 +244,8 @@ pub struct Turn {
     answer_usage: Option<Usage>,
     context_tokens: u64,
     compaction: Compaction,
+    /// The review that is under way.
+    review: Option<Reviewing>,
     limit_reached: Option<(Limit, String)>,
     /// The last message, if the answer will be checked.
     answer: Option<Arc<str>>,
@@ -389,6 +396,7 @@ impl Turn {
             answer_usage: None,
             context_tokens: options.context_tokens,
             compaction,
+            review: None,
             limit_reached: None,
             answer: None,
             corrections: 0,
@@ -560,11 +568,13 @@ impl Turn {
         if purpose == Purpose::Summary {
             return self.summarised();
         }
-        let more = called || completion.end_turn == Some(false) || !self.steering.is_empty();
+        // What the user says during a review is not for the reviewer.
+        let steered = !self.steering.is_empty() && self.review.is_none();
+        let more = called || completion.end_turn == Some(false) || steered;
         if !more && !self.correct() {
             return;
         }
-        if !self.steering.is_empty() {
+        if steered {
             self.progress.steer();
         }
         let max = self.options.limits.idle_answers_max;
@@ -576,7 +586,9 @@ impl Turn {
             let limit = Limit { kind: LimitKind::IdleAnswers, value: max.into() };
             return self.fail_by_limit(Some(limit), message);
         }
-        self.take_steering();
+        if steered {
+            self.take_steering();
+        }
         if !self.is_full() {
             return self.sample(Purpose::Answer);
         }
@@ -664,6 +676,7 @@ impl Turn {
 
     fn request(&mut self, purpose: Purpose) {
         self.compaction.forget_summary();
+        self.forget_review();
         self.answer_items = 0;
         self.answer_bytes = 0;
         self.answer_began_ms = None;
@@ -792,6 +805,7 @@ impl Turn {
 
     fn interrupt(&mut self) {
         self.stop_everything("aborted by user");
+        self.exit_review(None);
         // Input during the turn came before its end.
         self.take_steering();
         self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
@@ -888,12 +902,21 @@ impl Turn {
     }
 
     fn complete(&mut self) {
+        if self.is_reviewing() {
+            self.complete_review();
+            if !self.steering.is_empty() {
+                self.compaction.set_had_turns(self.context.has_turns());
+                self.take_steering();
+                return self.sample(Purpose::Answer);
+            }
+        }
         let (usage, turn_usage) = (self.usage, self.turn_usage);
         let completed = Event::TurnCompleted { usage, turn_usage, at_ms: 0 };
         self.finish(completed, Outcome::Completed);
     }
 
     fn finish(&mut self, mut last: Event, outcome: Outcome) {
+        self.exit_review(None);
         if let Event::TurnFailed { error, .. } = &mut last {
             error.usage = Some(TurnUsage { thread: self.usage, turn: self.turn_usage });
         }
@@ -921,7 +944,8 @@ impl Turn {
     }
 
     /// Emits an event, at the time of the input that caused it.
-    fn emit(&mut self, mut event: Event) {
+    fn emit(&mut self, event: Event) {
+        let Some(mut event) = self.reviewed(event) else { return };
         let now_ms = self.options.started_ms.saturating_add(self.now_ms);
         match &mut event {
             Event::TurnStarted { at_ms }

@@ -128,7 +128,9 @@ impl ExecJsonl {
                     | ItemBody::ToolCall(_)
                     | ItemBody::RefusedCall(_)
                     | ItemBody::TodoList { .. }
-                    | ItemBody::Compaction { .. } => None,
+                    | ItemBody::Compaction { .. }
+                    | ItemBody::EnteredReview { .. }
+                    | ItemBody::ExitedReview { .. } => None,
                 };
                 self.streamed.extend(kind.map(|kind| (item.id, kind)));
                 Vec::new()
@@ -231,7 +233,9 @@ fn has_beginning(body: &ItemBody) -> bool {
         | ItemBody::Reasoning { .. }
         | ItemBody::Plan { .. }
         | ItemBody::RefusedCall(_)
-        | ItemBody::Compaction { .. } => false,
+        | ItemBody::Compaction { .. }
+        | ItemBody::EnteredReview { .. }
+        | ItemBody::ExitedReview { .. } => false,
     }
 }
 
@@ -299,7 +303,11 @@ fn details(body: &ItemBody) -> Option<Details> {
             Details::TodoList { items: steps.iter().map(todo).collect() }
         }
         // Whoever started the turn knows what they said; the reference has no line for it.
-        ItemBody::UserMessage(_) | ItemBody::Compaction { .. } => return None,
+        ItemBody::UserMessage(_)
+        | ItemBody::Compaction { .. }
+        // The text of a review follows as a message.
+        | ItemBody::EnteredReview { .. }
+        | ItemBody::ExitedReview { .. } => return None,
     })
 }
 

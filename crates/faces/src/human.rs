@@ -354,12 +354,17 @@ impl Human {
                 };
                 self.labelled(Style::Yellow, "compacting", why)
             }
+            ItemBody::EnteredReview { hint, .. } => {
+                self.labelled(Style::Cyan, "review", &visible::exact_lines(hint))
+            }
             // These are shown once they are complete.
             ItemBody::AgentMessage { .. }
             | ItemBody::Reasoning { .. }
             | ItemBody::Plan { .. }
             | ItemBody::FileChange { .. }
             | ItemBody::RefusedCall(_) => String::new(),
+            // What a reviewer found follows as a message.
+            ItemBody::ExitedReview { .. } => String::new(),
             // They know what they said.
             ItemBody::UserMessage(_) => String::new(),
         }
@@ -425,7 +430,9 @@ impl Human {
             | ItemBody::UserMessage(_)
             | ItemBody::WebSearch { .. }
             | ItemBody::TodoList { .. }
-            | ItemBody::Compaction { .. } => String::new(),
+            | ItemBody::Compaction { .. }
+            | ItemBody::EnteredReview { .. }
+            | ItemBody::ExitedReview { .. } => String::new(),
         }
     }
 

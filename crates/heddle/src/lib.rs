@@ -65,6 +65,7 @@ pub use host::{Builder, Heddle};
 pub use input::Input;
 pub use notice::Notice;
 pub use protocol::id::ThreadId;
+pub use protocol::review::ReviewTarget;
 pub use protocol::usage::Usage;
 pub use result::{Reducer, ToolTime, TurnResult};
 pub use runtime::Clock;
@@ -82,6 +83,7 @@ pub mod events {
     pub use protocol::item::*;
     pub use protocol::open::Open;
     pub use protocol::repair::Repair;
+    pub use protocol::review::*;
     pub use protocol::user::*;
 }
 

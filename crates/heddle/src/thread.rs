@@ -9,6 +9,7 @@ use protocol::call::UserCommand;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::repair::Repair;
+use protocol::review::ReviewTarget;
 use protocol::usage::Usage;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -112,6 +113,23 @@ impl Thread {
         let timeout_ms =
             timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         self.begin(Work::RunCommand(UserCommand { command: command.into(), timeout_ms }))
+    }
+
+    /// Creates a turn in which a reviewer looks at a change: with a history of its own, and the tools and the sandbox of the
+    /// thread. The answer is its findings as text, which the thread knows from then on; the items of the turn have them one
+    /// by one ([`ItemBody::ExitedReview`](protocol::item::ItemBody::ExitedReview)). What is added to the turn is answered
+    /// after the review. Nothing happens until the turn is polled.
+    ///
+    /// ```no_run
+    /// # async fn example(thread: heddle::Thread) -> Result<(), heddle::Error> {
+    /// let review = thread.review(heddle::ReviewTarget::UncommittedChanges)?.run().await?;
+    /// println!("{}", review.final_response.unwrap_or_default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn review(&self, target: ReviewTarget) -> Result<Turn, Error> {
+        let target = target.trimmed().map_err(|blank| Error::settings(blank.to_string()))?;
+        Ok(self.begin(Work::Review(target)))
     }
 
     fn begin(&self, work: Work) -> Turn {

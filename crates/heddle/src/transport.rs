@@ -61,6 +61,7 @@ use protocol::error::LimitKind;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::repair::Repair;
+use protocol::review::ReviewTarget;
 use protocol::usage::Usage;
 use runtime::{Clock, Control, Library, OutputSchema};
 use staging::StageError;
@@ -163,11 +164,12 @@ pub struct TurnRequest {
     pub(crate) control: mpsc::Receiver<Control>,
 }
 
-/// What a turn does: answer a message, or compact the history.
+/// What a turn does: answer a message, compact the history, run a command of the user's, or review a change.
 pub(crate) enum Work {
     Say(Input),
     Compact,
     RunCommand(UserCommand),
+    Review(ReviewTarget),
 }
 
 /// The future of a running turn.

@@ -15,6 +15,7 @@ use protocol::item::{
     RefusedCall, Status, ToolCall, WebSearchAction,
 };
 use protocol::open::{self, Open, Raw};
+use protocol::review::{Review, ReviewTarget};
 use protocol::user::{UserInput, UserMessage};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,7 +63,9 @@ impl LoggedItem {
             | ItemBody::Plan { .. }
             | ItemBody::FileChange { .. }
             | ItemBody::WebSearch { .. }
-            | ItemBody::Compaction { .. } => false,
+            | ItemBody::Compaction { .. }
+            | ItemBody::EnteredReview { .. }
+            | ItemBody::ExitedReview { .. } => false,
         };
         Some(Self {
             duration: is_timed.then(|| item.duration()),
@@ -156,6 +159,11 @@ pub struct ItemHead<'a> {
 impl ItemHead<'_> {
     pub fn is_user_message(&self) -> bool {
         self.kind == USER_MESSAGE
+    }
+
+    /// Returns whether a review begins or ends here.
+    pub fn is_review(&self) -> bool {
+        self.kind == ENTERED_REVIEW_MODE || self.kind == EXITED_REVIEW_MODE
     }
 
     /// Returns whether this is a refused call, for which nothing was run.
@@ -326,6 +334,24 @@ struct ContextCompaction<'a> {
     heddle_reason: Option<Reason>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct EnteredReviewMode<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    target: Option<ReviewTarget>,
+    #[serde(default, deserialize_with = "lenient")]
+    user_facing_hint: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ExitedReviewMode<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    review_output: Option<Cow<'a, Review>>,
+}
+
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reason {
@@ -351,6 +377,8 @@ const FILE_CHANGE: &str = "FileChange";
 const WEB_SEARCH: &str = "WebSearch";
 const MCP_TOOL_CALL: &str = "McpToolCall";
 const CONTEXT_COMPACTION: &str = "ContextCompaction";
+const ENTERED_REVIEW_MODE: &str = "EnteredReviewMode";
+const EXITED_REVIEW_MODE: &str = "ExitedReviewMode";
 
 impl Serialize for LoggedItem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -410,6 +438,15 @@ impl Serialize for LoggedItem {
                 });
                 let item = ContextCompaction { id, heddle_reason };
                 tagged(CONTEXT_COMPACTION, item, serializer)
+            }
+            ItemBody::EnteredReview { hint, target } => {
+                let (target, user_facing_hint) = (target.clone(), Some(hint.into()));
+                let item = EnteredReviewMode { id, target, user_facing_hint };
+                tagged(ENTERED_REVIEW_MODE, item, serializer)
+            }
+            ItemBody::ExitedReview { review } => {
+                let review_output = review.as_ref().map(Cow::Borrowed);
+                tagged(EXITED_REVIEW_MODE, ExitedReviewMode { id, review_output }, serializer)
             }
             // The call that set the steps is in the history; this is never written.
             ItemBody::TodoList { .. } => {
@@ -573,6 +610,20 @@ impl LoggedItem {
                     Some(Reason::NearlyFull) | None => CompactionReason::NearlyFull,
                 };
                 item(read.id, ItemBody::Compaction { reason })
+            }
+            ENTERED_REVIEW_MODE => {
+                let EnteredReviewMode { id, target, user_facing_hint } =
+                    serde_json::from_str(json)?;
+                let hint = match (user_facing_hint, &target) {
+                    (Some(hint), _) => hint.into_owned(),
+                    (None, target) => target.as_ref().map(ReviewTarget::hint).unwrap_or_default(),
+                };
+                item(id, ItemBody::EnteredReview { hint, target })
+            }
+            EXITED_REVIEW_MODE => {
+                let ExitedReviewMode { id, review_output } = serde_json::from_str(json)?;
+                let review = review_output.map(Cow::into_owned);
+                item(id, ItemBody::ExitedReview { review })
             }
             _ => Self::new(String::new(), LoggedBody::Unknown(raw.to_owned().into())),
         })

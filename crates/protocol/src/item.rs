@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ItemId;
+use crate::review::{Review, ReviewTarget};
 use crate::user::UserMessage;
 
 /// One item, in the state at the time of its event.
@@ -202,6 +203,18 @@ pub enum ItemBody {
         /// Why it was replaced.
         reason: CompactionReason,
     },
+    /// A reviewer begins to work, with a history of its own.
+    EnteredReview {
+        /// What is reviewed, in a few words or in the user's own.
+        hint: String,
+        /// What is reviewed; none if another program runs the thread, as it says no more than the hint.
+        target: Option<ReviewTarget>,
+    },
+    /// A reviewer has ended.
+    ExitedReview {
+        /// What it found; none if it did not finish.
+        review: Option<Review>,
+    },
 }
 
 impl ItemBody {
@@ -241,7 +254,10 @@ impl ItemBody {
             Self::WebSearch { .. } => ItemSource::Tool("web_search"),
             Self::ToolCall(call) => ItemSource::Tool(&call.tool),
             Self::RefusedCall(call) => ItemSource::Tool(&call.tool),
-            Self::TodoList { .. } | Self::Compaction { .. } => ItemSource::Turn,
+            Self::TodoList { .. }
+            | Self::Compaction { .. }
+            | Self::EnteredReview { .. }
+            | Self::ExitedReview { .. } => ItemSource::Turn,
         }
     }
 
@@ -261,6 +277,8 @@ impl ItemBody {
             Self::RefusedCall(call) => call.arguments.len() + call.reason.len(),
             Self::WebSearch { query, .. } => query.len(),
             Self::TodoList { steps } => steps.iter().map(|it| it.text.len() + PART_BYTES).sum(),
+            Self::EnteredReview { hint, .. } => hint.len(),
+            Self::ExitedReview { review } => review.as_ref().map_or(0, Review::text_bytes),
             Self::Compaction { .. } => 0,
         }
     }

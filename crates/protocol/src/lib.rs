@@ -8,6 +8,7 @@
 //! * [`call`]: a tool call, and what the tool reports while it runs;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
 //! * [`persist`]: what the engine writes to the log of a thread;
+//! * [`review`]: what is reviewed, and what a reviewer found;
 //! * [`repair`]: what was changed in a history so that an endpoint accepts it;
 //! * [`json`]: repairs JSON before it is parsed; [`open`]: keeps objects of unknown kinds;
 //! * [`error`], [`usage`], [`id`]: shared by the others.
@@ -30,5 +31,6 @@ pub mod open;
 pub mod persist;
 pub mod repair;
 pub mod responses;
+pub mod review;
 pub mod usage;
 pub mod user;

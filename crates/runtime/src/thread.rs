@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::prompt;
 use engine::retry::RetryLimits;
 use engine::{
     AnswerCheck, Context, FileOutcome, Limits, Numbers, Outcome, Purpose, Turn, TurnOptions,
@@ -20,6 +21,7 @@ use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{KnownItem, ReasoningOptions, Request, TextFormat, TextOptions};
+use protocol::review::ReviewTarget;
 use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use stream::dialect::Format;
@@ -48,6 +50,8 @@ pub(crate) struct ThreadParts {
     options: ThreadOptions,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     attached: Option<Attached>,
+    /// What the model of a new history must be told about its environment.
+    setup: Vec<KnownItem>,
 }
 
 /// An answer that has started, and what the endpoint got of the files in the request.
@@ -153,14 +157,14 @@ impl Thread {
     ) -> Self {
         let ResumeState { entries, usage, context_tokens } = past;
         let context = Context::resume(entries);
-        let setup = context.news(setup, &options.turn_context.cwd);
+        let news = context.news(setup.clone(), &options.turn_context.cwd);
         let numbers = Numbers::default();
         Self {
-            parts: ThreadParts { id, model, tools, options, approver: None, attached: None },
+            parts: ThreadParts { id, model, tools, options, approver: None, attached: None, setup },
             state: ThreadState {
                 journal: None,
                 context,
-                setup,
+                setup: news,
                 usage,
                 context_tokens,
                 numbers,
@@ -256,6 +260,24 @@ impl Thread {
         let options = parts.turn_options(state);
         let context = std::mem::take(&mut state.context);
         let turn = Turn::start_user_command(context, options, setup, command);
+        parts.begin_turn(state, id);
+        driver::drive(parts, state, turn, control, sink).await
+    }
+
+    /// Lets a reviewer look at a change, in a turn with this id: with a history of its own, of which the thread gets the
+    /// result.
+    pub async fn review(
+        &mut self,
+        id: String,
+        target: ReviewTarget,
+        control: &mut mpsc::Receiver<Control>,
+        sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
+    ) -> Outcome {
+        let Self { parts, state } = self;
+        let setup = std::mem::take(&mut state.setup);
+        let options = parts.turn_options(state);
+        let context = std::mem::take(&mut state.context);
+        let turn = Turn::start_review(context, options, setup, parts.setup.clone(), target);
         parts.begin_turn(state, id);
         driver::drive(parts, state, turn, control, sink).await
     }
@@ -371,6 +393,7 @@ impl ThreadParts {
         offer: &Arc<Offer>,
     ) -> OpeningFuture<'a> {
         let input = turn.input(purpose);
+        let by = if turn.is_reviewing() { By::Reviewer } else { By::Thread };
         if let Some(attached) = &self.attached
             && input.iter().any(|item| attach::refers(item))
         {
@@ -379,17 +402,27 @@ impl ThreadParts {
             return Box::pin(async move {
                 let Expanded { input, files } = expanding.await;
                 let input = input.iter().map(|item| &**item).collect();
-                let answer = self.send(input, purpose, &offer).await?;
+                let answer = self.send(input, purpose, by, &offer).await?;
                 Ok(Opened { answer, files })
             });
         }
-        let answer = self.send(input, purpose, offer);
+        let answer = self.send(input, purpose, by, offer);
         Box::pin(async move { Ok(Opened { answer: answer.await?, files: Vec::new() }) })
     }
 
-    fn send(&self, input: Vec<&RawValue>, purpose: Purpose, offer: &Offer) -> SampleFuture<'_> {
+    fn send(
+        &self,
+        input: Vec<&RawValue>,
+        purpose: Purpose,
+        by: By,
+        offer: &Offer,
+    ) -> SampleFuture<'_> {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
+        let instructions = match by {
+            By::Thread => instructions.as_str(),
+            By::Reviewer => prompt::REVIEW,
+        };
         let (effort, summary) = (effort.as_deref(), summary.as_deref());
         let format = self.options.request.output_schema.as_ref().map(|schema| TextFormat {
             kind: "json_schema",
@@ -397,8 +430,8 @@ impl ThreadParts {
             name: "codex_output_schema",
             schema: &schema.json,
         });
-        // A summary is prose for ourselves, whatever format the user wants for the answer.
-        let format = format.filter(|_| purpose == Purpose::Answer);
+        // A summary is prose for ourselves, and a review has a form of its own, whatever the user wants for the answer.
+        let format = format.filter(|_| purpose == Purpose::Answer && by == By::Thread);
         let verbosity = verbosity.as_deref();
         self.model.sample(&Request {
             model,
@@ -418,6 +451,13 @@ impl ThreadParts {
                 .then_some(TextOptions { verbosity, format }),
         })
     }
+}
+
+/// Whose instructions a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Thread,
+    Reviewer,
 }
 
 /// Rough number of bytes per token.

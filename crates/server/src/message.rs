@@ -7,6 +7,7 @@ use protocol::json;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer as _, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
@@ -160,9 +161,20 @@ pub struct RpcError {
 }
 
 /// What programs need to know of an error besides its code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ErrorData {
-    pub config_write_error_code: ConfigWriteErrorCode,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ErrorData {
+    ConfigWrite {
+        config_write_error_code: ConfigWriteErrorCode,
+    },
+    /// The same as the error of a turn would be.
+    #[serde(rename_all = "camelCase")]
+    Turn {
+        message: String,
+        codex_error_info: Value,
+        additional_details: (),
+        misalignment: (),
+    },
 }
 
 /// Why the configuration was not changed.
@@ -190,8 +202,19 @@ impl RpcError {
 
     /// The configuration was not changed.
     pub fn config_write(code: ConfigWriteErrorCode, message: impl Into<String>) -> Self {
-        let data = Some(ErrorData { config_write_error_code: code });
+        let data = Some(ErrorData::ConfigWrite { config_write_error_code: code });
         Self { data, ..Self::invalid(message) }
+    }
+
+    /// Nothing can be added to the running turn, which is of this kind.
+    pub fn not_steerable(kind: &str, message: &str) -> Self {
+        let data = ErrorData::Turn {
+            message: message.to_owned(),
+            codex_error_info: json!({"activeTurnNotSteerable": {"turnKind": kind}}),
+            additional_details: (),
+            misalignment: (),
+        };
+        Self { data: Some(data), ..Self::invalid(message) }
     }
 
     /// Creates the error of a failure that the client cannot avoid with another request.

@@ -14,6 +14,7 @@ mod model;
 mod open;
 mod past;
 mod process;
+mod review;
 mod search;
 mod terminals;
 mod thread;
@@ -180,6 +181,8 @@ methods! {
         => process::spawn => ProcessSpawnResponse(Done),
     "process/writeStdin" Experimental ProcessWriteStdinParams(request::ProcessWrite)
         => process::write => ProcessWriteStdinResponse(Done),
+    "review/start" Stable ReviewStartParams(request::ReviewStart)
+        => review::start => ReviewStartResponse(response::ReviewStarted),
     "server/diagnostics" Experimental ServerDiagnosticsParams(Nothing)
         => about::diagnostics => ServerDiagnosticsResponse(response::Diagnostics),
     "skills/config/write" Stable SkillsConfigWriteParams(request::SkillSwitch)

@@ -12,6 +12,7 @@ use protocol::item::{
     Change, ChangeKind, Command, CommandSource, CompactionReason, Item, ItemBody, RefusedCall,
     Status, Step, StepStatus, ToolCall, WebSearchAction,
 };
+use protocol::review::Review;
 use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::Value;
 use testkit::reference::NotificationSchema;
@@ -69,6 +70,9 @@ fn items() -> Vec<ItemBody> {
                 .to_vec(),
         },
         ItemBody::Compaction { reason: CompactionReason::Requested },
+        ItemBody::EnteredReview { hint: "commit 1".into(), target: None },
+        ItemBody::ExitedReview { review: None },
+        ItemBody::ExitedReview { review: Some(Review::default()) },
     ];
     for action in [
         WebSearchAction::Search { query: Some("q".into()), queries: Some(vec!["q".into()]) },

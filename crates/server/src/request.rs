@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod extension;
 mod fs;
+mod review;
 mod search;
 
 use std::ops::Range;
@@ -32,6 +33,8 @@ pub use config::{
 pub use extension::{
     ExtraRoots, FeatureEnablement, FeatureList, ResourceRead, SkillSwitch, ToolCall,
 };
+
+pub use review::{ReviewDelivery, ReviewStart, ReviewTarget};
 
 use crate::message::RpcError;
 

@@ -188,6 +188,14 @@ pub(crate) struct OneTurn {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+pub(crate) struct ReviewStarted {
+    pub(crate) turn: Turn,
+    /// The thread of the review: the one that it was started in.
+    pub(crate) review_thread_id: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Steered {
     pub(crate) turn_id: String,
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use heddle::{Input, Thread, ThreadId, Turn, TurnHandle};
 use protocol::event::Event;
+use protocol::item::ItemBody;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::ask::Asked;
@@ -21,6 +22,7 @@ use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::missed::Missed;
 use crate::notification::Notification;
+use crate::past::preview;
 use crate::peer::{Message, Peer, PeerId};
 use crate::request::{DynamicToolSpec, Settings};
 use crate::turn::{Told, TurnFace};
@@ -75,8 +77,15 @@ pub(crate) struct ThreadState {
 struct RunningTurn {
     face: TurnFace,
     handle: TurnHandle,
-    /// Whether the user can add to it.
-    takes_input: bool,
+    /// Why the user cannot add to it, if so.
+    closed: Option<Closed>,
+}
+
+/// What a turn does that the user cannot add to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    Compaction,
+    Review,
 }
 
 /// What a thread is opened with, and opened with again if settings change.
@@ -271,14 +280,18 @@ impl ThreadState {
     }
 
     /// Notes that the user cannot add to the turn that has just begun.
-    pub(crate) fn takes_no_input(&mut self) {
+    pub(crate) fn takes_no_input(&mut self, closed: Closed) {
         if let Some(turn) = &mut self.turn {
-            turn.takes_input = false;
+            turn.closed = Some(closed);
+            if closed == Closed::Review {
+                turn.face.begins_with_review();
+            }
         }
     }
 
-    pub(crate) fn running_takes_input(&self) -> bool {
-        self.turn.as_ref().is_none_or(|turn| turn.takes_input)
+    /// Returns why the user cannot add to the running turn, if so.
+    pub(crate) fn closed_to_input(&self) -> Option<Closed> {
+        self.turn.as_ref().and_then(|turn| turn.closed)
     }
 
     pub(crate) fn handle(&self) -> Option<&TurnHandle> {
@@ -303,7 +316,7 @@ impl ThreadState {
             .raw_reasoning(self.raw_reasoning)
             .directory(self.open.directory());
         let shown = face.turn().clone();
-        self.turn = Some(RunningTurn { face, handle: turn.handle(), takes_input: true });
+        self.turn = Some(RunningTurn { face, handle: turn.handle(), closed: None });
         shown
     }
 
@@ -419,6 +432,14 @@ fn on_event(
         Some(turn) => turn.face.event(event),
         None => Vec::new(),
     };
+    if state.thread.preview.is_empty()
+        && let Event::ItemCompleted(item) = event
+        && let ItemBody::UserMessage(message) = &item.body
+    {
+        // As it is read from the log.
+        let content: Vec<_> = message.inputs().cloned().map(Into::into).collect();
+        state.thread.preview = preview(&content);
+    }
     if event.is_terminal() {
         state.turn = None;
         state.failed = matches!(event, Event::TurnFailed { .. });

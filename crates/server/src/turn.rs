@@ -39,6 +39,10 @@ pub struct TurnFace {
     asking: Vec<ApprovalId>,
     /// Questions that were withdrawn; they are resolved after the turn has ended.
     withdrawn: Vec<ApprovalId>,
+    /// Whether the turn is said to have started only after its first item, as in the reference.
+    begins_with_review: bool,
+    /// What is said of its start then.
+    held: Vec<Notification>,
     /// Whether the last status that clients got says that the thread waits for an approval.
     waiting: bool,
 }
@@ -83,6 +87,8 @@ impl TurnFace {
             raw_reasoning: false,
             asking: Vec::new(),
             withdrawn: Vec::new(),
+            begins_with_review: false,
+            held: Vec::new(),
             waiting: false,
         }
     }
@@ -99,6 +105,11 @@ impl TurnFace {
     pub fn directory(mut self, directory: &Path) -> Self {
         self.diff = TurnDiff::new(directory.to_owned());
         self
+    }
+
+    /// Notes that the turn is a review.
+    pub fn begins_with_review(&mut self) {
+        self.begins_with_review = true;
     }
 
     /// Returns the status of the thread, with what it waits for.
@@ -136,7 +147,12 @@ impl TurnFace {
             Event::ApprovalResolved { id, resolution } => return self.resolved(*id, resolution),
             _ => {}
         }
-        let mut told: Vec<Told> = self.plain_event(event).into_iter().map(Told::from).collect();
+        let mut told: Vec<Told> = Vec::new();
+        if event.is_terminal() {
+            // The review itself may not have been kept.
+            told.extend(self.held.drain(..).map(Told::from));
+        }
+        told.extend(self.plain_event(event).into_iter().map(Told::from));
         if event.is_terminal() {
             let open = std::mem::take(&mut self.asking);
             told.extend(self.withdrawn.drain(..).chain(open).map(Told::Resolved));
@@ -234,10 +250,15 @@ impl TurnFace {
         self.started_ms = now_ms;
         self.turn.started_at = Some(now_ms / 1000);
         let thread_id = self.thread.clone();
-        vec![
+        let told = vec![
             self.status_note(self.status()),
             Notification::TurnStarted { thread_id, turn: self.turn.clone() },
-        ]
+        ];
+        if self.begins_with_review {
+            self.held = told;
+            return Vec::new();
+        }
+        told
     }
 
     fn item_started(&mut self, item: &EngineItem) -> Vec<Told> {
@@ -268,6 +289,9 @@ impl TurnFace {
                 self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
             }
             told.push(self.is_done(started_ms, now_ms, body).into());
+        }
+        if let ItemBody::EnteredReview { .. } = &item.body {
+            told.extend(self.held.drain(..).map(Told::from));
         }
         if let ItemBody::FileChange { changes, status: ItemStatus::Completed, .. } = &item.body {
             self.diff.add(changes);
@@ -490,7 +514,11 @@ mod tests {
     /// Plays events, a second apart; compares the notifications, abbreviated.
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
-        let mut face = TurnFace::new("th".into(), "tu".into(), Some(9));
+        check_face(TurnFace::new("th".into(), "tu".into(), Some(9)), events, want);
+    }
+
+    #[track_caller]
+    fn check_face(mut face: TurnFace, events: &[Event], want: &[&str]) {
         let mut got = Vec::new();
         for (second, event) in (1..).zip(events) {
             for told in face.event(&at(event, second * 1000)) {
@@ -569,6 +597,40 @@ mod tests {
     fn check_turn(events: Vec<Event>, want: &[&str]) {
         let all: Vec<_> = std::iter::once(Event::TurnStarted { at_ms: 0 }).chain(events).collect();
         check(&all, &[&BEGIN, want].concat());
+    }
+
+    #[test]
+    fn a_review() {
+        let entered = ItemBody::EnteredReview { hint: "commit 1".into(), target: None };
+        let began = [
+            Event::TurnStarted { at_ms: 0 },
+            Event::ItemStarted(item(0, entered.clone())),
+            Event::ItemCompleted(item(0, entered)),
+            Event::ItemStarted(item(1, message(""))),
+            Event::ItemDiscarded(ItemId(1)),
+            Event::ItemCompleted(item(2, ItemBody::ExitedReview { review: None })),
+            Event::TurnInterrupted { at_ms: 0 },
+        ];
+        let check = |events: &[Event], want: &[&str]| {
+            let mut face = TurnFace::new("th".into(), "tu".into(), None);
+            face.begins_with_review();
+            check_face(face, events, want);
+        };
+        let end = ["thread/status/changed idle", "turn/completed interrupted 0"];
+        let all = [
+            "item/started tu-0 enteredReviewMode ",
+            "item/completed tu-0 enteredReviewMode ",
+            BEGIN[0],
+            BEGIN[1],
+            "item/started tu-1 agentMessage ",
+            "item/completed tu-2 exitedReviewMode ",
+            end[0],
+            &format!("{} 6000", end[1]),
+        ];
+        check(&began, &all);
+        // If its first item was not kept, the turn has begun and ended all the same.
+        let unkept = [began[0].clone(), began[6].clone()];
+        check(&unkept, &[BEGIN[0], BEGIN[1], end[0], &format!("{} 1000", end[1])]);
     }
 
     #[test]

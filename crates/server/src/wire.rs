@@ -11,6 +11,7 @@ use protocol::item::{
     Change, ChangeKind, Command, CommandSource, ItemBody, Status as ItemStatus, ToolCall,
     WebSearchAction,
 };
+use protocol::review::{Review, UNFINISHED};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -357,8 +358,8 @@ pub enum Sandbox {
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: String,
-    /// Always its own id in this build.
-    pub root_turn_id: String,
+    /// Its own id in this build; none in the result of `review/start`.
+    pub root_turn_id: Option<String>,
     /// Its items, as many as `items_view` says.
     pub items: Vec<Item>,
     /// How many of its items are included.
@@ -374,7 +375,7 @@ impl Turn {
     /// Creates a turn that has not started.
     pub fn new(id: String) -> Self {
         Self {
-            root_turn_id: id.clone(),
+            root_turn_id: Some(id.clone()),
             id,
             items: Vec::new(),
             items_view: ItemsView::NotLoaded,
@@ -384,6 +385,14 @@ impl Turn {
             completed_at: None,
             duration_ms: None,
         }
+    }
+
+    /// Creates a review that has not started: with what is reviewed instead of its items.
+    pub fn of_review(id: String, hint: String) -> Self {
+        let content = vec![UserInput::Text { text: hint, text_elements: Vec::new() }];
+        let body = Body::UserMessage { id: id.clone(), client_id: None, content };
+        let item = Item { body, started_at_ms: None, completed_at_ms: None };
+        Self { root_turn_id: None, items: vec![item], ..Self::new(id) }
     }
 }
 
@@ -532,6 +541,18 @@ pub enum Body {
     ContextCompaction {
         id: String,
     },
+    /// A reviewer begins to work.
+    EnteredReviewMode {
+        id: String,
+        /// What is reviewed.
+        review: String,
+    },
+    /// A reviewer has ended.
+    ExitedReviewMode {
+        id: String,
+        /// What it found, in Markdown.
+        review: String,
+    },
 }
 
 /// How far the work of an item is.
@@ -654,7 +675,9 @@ impl Body {
             | Self::DynamicToolCall { id, .. }
             | Self::McpToolCall { id, .. }
             | Self::WebSearch { id, .. }
-            | Self::ContextCompaction { id } => id,
+            | Self::ContextCompaction { id }
+            | Self::EnteredReviewMode { id, .. }
+            | Self::ExitedReviewMode { id, .. } => id,
         }
     }
 
@@ -777,6 +800,13 @@ impl Body {
                 Self::WebSearch { id, query: query.clone(), action: Some(action.into()) }
             }
             ItemBody::Compaction { .. } => Self::ContextCompaction { id },
+            ItemBody::EnteredReview { hint, .. } => {
+                Self::EnteredReviewMode { id, review: hint.clone() }
+            }
+            ItemBody::ExitedReview { review } => Self::ExitedReviewMode {
+                id,
+                review: review.as_ref().map_or_else(|| UNFINISHED.to_owned(), Review::text),
+            },
             ItemBody::TodoList { .. } => return None,
         })
     }

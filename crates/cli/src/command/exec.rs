@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use faces::exec_jsonl::ExecJsonl;
 use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
@@ -19,7 +19,7 @@ use heddle::session::check_output_schema;
 use heddle::session::given;
 use heddle::session::settings::{self, Preferences};
 use heddle::structured_output::{Schema, SchemaError};
-use heddle::{ErrorKind, Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn};
+use heddle::{ErrorKind, Heddle, Input, Notice, ReviewTarget, Thread, ThreadId, ThreadSpec, Turn};
 use protocol::event::Event;
 use protocol::usage::TurnUsage;
 use serde_json::Value;
@@ -27,7 +27,8 @@ use stdx::visible;
 
 use crate::answer_file::AnswerFile;
 use crate::args::{
-    ColorArg, ExecArgs, ExecCommand, ExecFlags, ForkArgs, ResumeArgs, SharedArgs, split_thread,
+    ColorArg, ExecArgs, ExecCommand, ExecFlags, ForkArgs, ResumeArgs, ReviewArgs, SharedArgs,
+    split_thread,
 };
 use crate::failure::{Failure, code, facts};
 use crate::find;
@@ -36,8 +37,17 @@ use crate::signals::Signals;
 use crate::terminal::{Screen, note, print_line};
 use crate::user_input;
 
+/// `heddle review`, which is `heddle exec review`.
+pub(crate) fn review(before: SharedArgs, review: Box<ReviewArgs>) -> Result<ExitCode, Failure> {
+    let command = Some(ExecCommand::Review(review));
+    run(before, ExecArgs { command, prompt: None, flags: ExecFlags::default() })
+}
+
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
-    let ExecRequest { flags, from, prompt } = asked(before, args);
+    let ExecRequest { flags, from, prompt, review } = asked(before, args);
+    if let Some(review) = &review {
+        check_review(review, prompt.as_deref(), &flags).map_err(Failure::usage)?;
+    }
     for (flag, given) in
         [("--include-deltas", flags.include_deltas), ("--include-refused", flags.include_refused)]
     {
@@ -58,8 +68,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         AnswerFile::check(path).map_err(Failure::usage)?;
     }
     let start = start(&heddle, &from)?;
-    // A fork without a prompt only forks.
-    let input = if matches!(from, StartFrom::Fork(_)) && prompt.is_none() {
+    // A fork without a prompt only forks, and a change that git knows needs no words.
+    let only_forks = matches!(from, StartFrom::Fork(_)) && prompt.is_none();
+    let words = if only_forks || matches!(review, Some(Reviewed::Named(_))) {
         None
     } else {
         let read = user_input::prompt(prompt.as_deref());
@@ -71,14 +82,22 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             ),
             _ => error,
         });
-        Some(input(read.map_err(Failure::usage)?, &flags.images))
+        Some(read.map_err(Failure::usage)?)
     };
-    if input.is_none() && !flags.files.is_empty() {
+    let work = match (review, words) {
+        (Some(Reviewed::Named(target)), _) => Work::Review(target),
+        (Some(Reviewed::AsSaid), instructions) => {
+            Work::Review(ReviewTarget::Custom { instructions: instructions.unwrap_or_default() })
+        }
+        (None, Some(prompt)) => Work::Say(input(prompt, &flags.images)),
+        (None, None) => Work::Nothing,
+    };
+    if matches!(work, Work::Nothing) && !flags.files.is_empty() {
         return Err(Failure::usage(anyhow!(
             "--file needs a prompt to attach to; add one, or omit --file"
         )));
     }
-    if input.is_none() && flags.ephemeral {
+    if matches!(work, Work::Nothing) && flags.ephemeral {
         return Err(Failure::usage(anyhow!(
             "an ephemeral fork needs a prompt; add one, or omit --ephemeral"
         )));
@@ -101,11 +120,14 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
         // Before anything is opened: a file that cannot be attached is like a flag that cannot be read.
-        let mut input = input;
+        let mut work = work;
         let here = std::env::current_dir().unwrap_or_default();
         for path in &flags.files {
             let attachment = heddle.files().stage(here.join(path)).await?;
-            input = input.map(|input| input.attachment(&attachment));
+            work = match work {
+                Work::Say(input) => Work::Say(input.attachment(&attachment)),
+                work => work,
+            };
         }
         let spec = match start {
             Start::New => ThreadSpec::new(),
@@ -148,7 +170,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&thread, input, format, file).await
+        run.turn(&thread, work, format, file).await
     });
     // A pending DNS lookup no longer matters.
     async_runtime.shutdown_background();
@@ -166,6 +188,23 @@ struct ExecRequest {
     flags: ExecFlags,
     from: StartFrom,
     prompt: Option<String>,
+    /// What is to be reviewed, if that is to be done.
+    review: Option<Reviewed>,
+}
+
+/// What is to be reviewed.
+enum Reviewed {
+    Named(ReviewTarget),
+    /// What the prompt says.
+    AsSaid,
+}
+
+/// What the turn is to do.
+enum Work {
+    Say(Input),
+    Review(ReviewTarget),
+    /// There is no turn.
+    Nothing,
 }
 
 /// Where to start from, as the user gave it.
@@ -199,20 +238,64 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     let ExecArgs { command, prompt, mut flags } = args;
     flags.shared = flags.shared.merge_over(before);
     match command {
-        None => ExecRequest { flags, from: StartFrom::Nothing, prompt },
+        None => ExecRequest { flags, from: StartFrom::Nothing, prompt, review: None },
         Some(ExecCommand::Resume(resume)) => {
             let ResumeArgs { thread, prompt: own, last, all, flags: after } = *resume;
             let (thread, own) = split_thread(last, thread, own);
             let from = StartFrom::Resume(NamedThread::new(thread, last, all));
-            ExecRequest { flags: after.merge_over(flags), from, prompt: own.or(prompt) }
+            let flags = after.merge_over(flags);
+            ExecRequest { flags, from, prompt: own.or(prompt), review: None }
         }
         Some(ExecCommand::Fork(fork)) => {
             let ForkArgs { thread, prompt: own, last, all, flags: after } = *fork;
             let (thread, own) = split_thread(last, thread, own);
             let from = StartFrom::Fork(NamedThread::new(thread, last, all));
-            ExecRequest { flags: after.merge_over(flags), from, prompt: own.or(prompt) }
+            let flags = after.merge_over(flags);
+            ExecRequest { flags, from, prompt: own.or(prompt), review: None }
+        }
+        Some(ExecCommand::Review(review)) => {
+            let ReviewArgs { prompt: own, uncommitted, base, commit, title, flags: after } =
+                *review;
+            let target = match (uncommitted, base, commit) {
+                (_, Some(branch), _) => Some(ReviewTarget::BaseBranch { branch }),
+                (_, None, Some(sha)) => Some(ReviewTarget::Commit { sha, title }),
+                (true, None, None) => Some(ReviewTarget::UncommittedChanges),
+                (false, None, None) => None,
+            };
+            ExecRequest {
+                flags: after.merge_over(flags),
+                from: StartFrom::Nothing,
+                prompt: own.or(prompt),
+                review: Some(target.map_or(Reviewed::AsSaid, Reviewed::Named)),
+            }
         }
     }
+}
+
+/// Checks that a review has something to review, and no more.
+fn check_review(
+    review: &Reviewed,
+    prompt: Option<&str>,
+    flags: &ExecFlags,
+) -> Result<(), anyhow::Error> {
+    let has_words = prompt.is_some_and(|prompt| !prompt.trim().is_empty());
+    match review {
+        Reviewed::Named(target) => target.clone().trimmed().map(drop)?,
+        Reviewed::AsSaid if has_words => {}
+        Reviewed::AsSaid => bail!(
+            "what is to be reviewed? add --uncommitted, --base BRANCH or --commit SHA, or say it in words"
+        ),
+    }
+    for (flag, given) in [
+        ("--image", !flags.images.is_empty()),
+        ("--file", !flags.files.is_empty()),
+        ("--output-schema", flags.output_schema.is_some()),
+    ] {
+        if given {
+            bail!("a review takes no {flag}: its request and its answer have a form of their own");
+        }
+    }
+    Ok(())
 }
 
 /// Where to start from.
@@ -278,7 +361,7 @@ impl Run {
     async fn turn(
         &mut self,
         thread: &Thread,
-        input: Option<Input>,
+        work: Work,
         format: Option<AnswerFormat>,
         output: Option<AnswerFile>,
     ) -> Result<ExitCode, Failure> {
@@ -302,14 +385,17 @@ impl Run {
         if shown.is_break() {
             return Ok(ExitCode::from(code::FAILED));
         }
-        let Some(input) = input else {
-            if let Face::Human(_) = self.face {
-                print_line(&facts.id.to_string()).map_err(Failure::failed)?;
+        let mut turn = match work {
+            Work::Say(input) => thread.turn(input),
+            Work::Review(target) => thread.review(target)?,
+            Work::Nothing => {
+                if let Face::Human(_) = self.face {
+                    print_line(&facts.id.to_string()).map_err(Failure::failed)?;
+                }
+                thread.close().await;
+                return Ok(ExitCode::SUCCESS);
             }
-            thread.close().await;
-            return Ok(ExitCode::SUCCESS);
         };
-        let mut turn = thread.turn(input);
         let given = format.as_ref().map(|format| format.schema.clone());
         if let Some(AnswerFormat { schema, retries }) = format {
             turn = turn.output_schema(schema)?;

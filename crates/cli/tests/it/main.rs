@@ -35,6 +35,7 @@ mod process;
 mod pypi;
 mod python_sdk;
 mod resume;
+mod review;
 mod run;
 mod sandbox;
 mod schema;

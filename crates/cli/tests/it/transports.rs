@@ -9,11 +9,12 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use heddle::approvals::{Answer, ApprovalFuture, Approver, Question, Subject};
 use heddle::error::{ErrorClass, Limit, LimitKind};
-use heddle::events::{Event, Item, ItemBody, Status};
+use heddle::events::{Event, Item, ItemBody, Review, Status};
 use heddle::structured_output::Schema;
 use heddle::transport::{AppServer, Exec, Program, ServerAddress};
 use heddle::{
-    ApprovalPolicy, ErrorKind, Heddle, Input, RunLimits, SandboxMode, ThreadSpec, TurnLimits,
+    ApprovalPolicy, ErrorKind, Heddle, Input, ReviewTarget, RunLimits, SandboxMode, ThreadSpec,
+    TurnLimits,
 };
 use serde_json::{Value, json};
 use testkit::script::{call, deltas, message, response};
@@ -101,6 +102,37 @@ impl Scene {
     fn spec(&self) -> ThreadSpec {
         ThreadSpec::new().sandbox(SandboxMode::DangerFullAccess)
     }
+}
+
+/// A review is the same turn over every transport that has it.
+#[test]
+fn reviews() {
+    with_both(&[Over::InProcess, Over::AppServer], |over, binary| {
+        let scene = Scene::new(over, binary, json!([response([message("All is well.")])]));
+        scene.runtime.block_on(async {
+            let thread = scene.heddle.start(scene.spec()).await.unwrap();
+            let blank = ReviewTarget::Custom { instructions: " ".to_owned() };
+            assert_eq!(thread.review(blank).err().unwrap().kind(), ErrorKind::Settings);
+            let mut turn = thread.review(ReviewTarget::UncommittedChanges).unwrap();
+            let mut items = Vec::new();
+            while let Some(event) = turn.next().await {
+                if let Event::ItemCompleted(Item { body, .. }) = event {
+                    items.push(body);
+                }
+            }
+            let result = turn.result().unwrap();
+            assert_eq!(result.final_response.as_deref(), Some("All is well."), "{over:?}");
+            let [ItemBody::EnteredReview { hint, .. }, .., exited, last] = &items[..] else {
+                panic!("{over:?}: {items:?}")
+            };
+            let review = Review::shown("All is well.".to_owned());
+            assert_eq!(
+                (hint.as_str(), exited),
+                ("current changes", &ItemBody::ExitedReview { review })
+            );
+            assert_eq!(last, &ItemBody::AgentMessage { text: "All is well.".into() });
+        });
+    });
 }
 
 /// Runs `check` with this binary, and with the published one if it is installed.

@@ -60,7 +60,18 @@ impl Turn {
         ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
     }
 
+    /// Writes a record to the log, unless it is about the history of a reviewer.
     pub(super) fn keep(&mut self, keep: Persist) {
+        let of_history = match &keep {
+            Persist::Item(_)
+            | Persist::Original(_)
+            | Persist::Returned(_)
+            | Persist::Compacted(_) => true,
+            Persist::Usage { .. } => false,
+        };
+        if of_history && self.is_reviewing() {
+            return;
+        }
         self.actions.push_back(Action::Persist(keep));
     }
 }

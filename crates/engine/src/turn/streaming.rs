@@ -152,6 +152,9 @@ impl Turn {
         self.turn_usage += completion.usage;
         self.answer_usage = Some(completion.usage);
         let total_tokens = completion.total_tokens;
+        self.context_tokens = total_tokens;
+        // Readers of the log go by this total to know how long the history of the thread is.
+        let total_tokens = self.thread_context_tokens();
         self.keep(Persist::Usage {
             answer: TotalledUsage { usage: completion.usage, total_tokens },
             turn: self.turn_usage.into(),
@@ -166,7 +169,6 @@ impl Turn {
             }
             self.unshown.call = true;
         }
-        self.context_tokens = total_tokens;
         self.compaction.note_completed(purpose, self.is_full());
         self.close_stream(purpose, Ok(completion));
     }

@@ -34,6 +34,7 @@ use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
     OutputBody, Reasoning, StreamEvent, SummaryPart, WebSearchCall,
 };
+use protocol::review::{Review, ReviewTarget};
 use protocol::usage::Usage;
 use protocol::user::UserMessage;
 use serde_json::Value;
@@ -187,6 +188,21 @@ impl Play {
             let options = TurnOptions { numbers, ..self.options.clone() };
             let command = UserCommand { command: command.to_owned(), timeout_ms: None };
             self.turn = Some(Turn::start_user_command(context, options, setup, command));
+        } else if let Some(sha) = input.strip_prefix("review ") {
+            let (context, usage, context_tokens, numbers) = match self.turn.take() {
+                Some(mut before) => {
+                    let TurnParts { context, usage, context_tokens, numbers } = before.take_parts();
+                    (context, usage, context_tokens, numbers)
+                }
+                None => Default::default(),
+            };
+            let is_new = context.input().is_empty();
+            let setup = if is_new { vec![user_message("setup")] } else { Vec::new() };
+            let options = self.options.clone();
+            let options = TurnOptions { usage, context_tokens, numbers, ..options };
+            let target = ReviewTarget::Commit { sha: sha.to_owned(), title: None };
+            let whole = vec![user_message("whole setup")];
+            self.turn = Some(Turn::start_review(context, options, setup, whole, target));
         } else if let Some(seconds) = input.strip_prefix("later ") {
             self.now_ms += seconds.parse::<u64>().unwrap() * 1000;
         } else if input == "history" {
@@ -212,6 +228,8 @@ impl Play {
             }
             *text += &format!("  {}\n", brief_action(&action, turn));
             match action {
+                // A reviewer has a history of its own, which is not kept.
+                Action::Sample(_) if turn.is_reviewing() => {}
                 Action::Sample(Purpose::Answer) => {
                     self.history.follow(&turn.input(Purpose::Answer));
                     self.kept.check(&turn.input(Purpose::Answer));
@@ -598,6 +616,10 @@ fn brief_item(Item { id, body, decision, user_number, .. }: &Item) -> String {
             format!("todo {}", steps.join(" "))
         }
         ItemBody::Compaction { reason } => format!("compaction {reason:?}"),
+        ItemBody::EnteredReview { hint, .. } => format!("entered review of {hint}"),
+        ItemBody::ExitedReview { review } => {
+            format!("exited review {:?}", review.as_ref().map(Review::text))
+        }
         ItemBody::Command(command) if command.status == Status::Declined => {
             format!("declined {}", command.command)
         }
@@ -630,7 +652,18 @@ fn brief_raw(json: &str) -> String {
     match text("type").as_str() {
         "message" => {
             let said = item["content"][0]["text"].as_str().unwrap();
+            let hint =
+                |said: &str| Some(said.split_once("at this: ")?.1.split_once('.')?.0.to_owned());
             let said = match said {
+                said if said.starts_with("<user_action>") => {
+                    let result =
+                        said.split_once("<results>").unwrap().1.split_once("</results>").unwrap();
+                    format!(
+                        "<review of {}: {}>",
+                        hint(said).unwrap(),
+                        result.0.trim().replace('\n', "/")
+                    )
+                }
                 prompt::SUMMARY_REQUEST => "<ask for a summary>".to_owned(),
                 prompt::SUMMARY_MISSING => "<no summary>".to_owned(),
                 prompt::TURN_ABORTED => "<aborted>".to_owned(),

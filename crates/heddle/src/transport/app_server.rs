@@ -287,6 +287,11 @@ impl ServerSession {
                     json!({"threadId": thread, "command": command, "timeoutMs": timeout_ms});
                 ("thread/shellCommand", params, CompactionReason::Requested)
             }
+            Work::Review(target) => {
+                leases = Vec::new();
+                let params = json!({"threadId": thread, "target": target});
+                ("review/start", params, CompactionReason::NearlyFull)
+            }
             Work::Say(input) => {
                 let directory = &self.facts.directory;
                 // Images are read by the server.

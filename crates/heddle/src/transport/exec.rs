@@ -214,6 +214,7 @@ impl ExecSession {
             Work::Say(input) => input,
             Work::Compact => return Err(unsupported("compaction")),
             Work::RunCommand(_) => return Err(unsupported("a command of the user")),
+            Work::Review(_) => return Err(unsupported("a review")),
         };
         if let Some(limit) = limits.set().find(|limit| !self.can_limit(limit.kind)) {
             return Err(unsupported(match limit.kind {

@@ -158,6 +158,9 @@ async fn run(session: Arc<LocalSession>, turn: TurnRequest, events: EventSink) -
         Work::RunCommand(command) => {
             thread.run_user_command(id, command, &mut control, &mut sink).await;
         }
+        Work::Review(target) => {
+            thread.review(id, target, &mut control, &mut sink).await;
+        }
         Work::Say(input) => {
             let LocalSession { library, facts, leases, .. } = &*session;
             // `attached` is held until the log refers to the files.

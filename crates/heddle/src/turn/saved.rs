@@ -251,7 +251,9 @@ fn item(number: usize, completed: ItemCompleted, began_ms: u64) -> Option<Item> 
         | ItemBody::Plan { .. }
         | ItemBody::TodoList { .. }
         | ItemBody::WebSearch { .. }
-        | ItemBody::Compaction { .. } => false,
+        | ItemBody::Compaction { .. }
+        | ItemBody::EnteredReview { .. }
+        | ItemBody::ExitedReview { .. } => false,
     };
     let started_ms = started_at_ms.unwrap_or(began_ms);
     Some(Item {
@@ -281,6 +283,7 @@ mod tests {
     };
     use protocol::open::Raw;
     use protocol::persist::Persist;
+    use protocol::review::Review;
     use protocol::user::{UserInput, UserMessage};
     use serde_json::json;
     use serde_json::value::to_raw_value;
@@ -334,6 +337,10 @@ mod tests {
                 action: WebSearchAction::Other,
             }),
             Just(ItemBody::Compaction { reason: CompactionReason::Requested }),
+            text().prop_map(|hint| ItemBody::EnteredReview { hint, target: None }),
+            proptest::option::of(text()).prop_map(|text| ItemBody::ExitedReview {
+                review: text.map(|text| Review { overall_explanation: text, ..Review::default() }),
+            }),
             text().prop_map(|text| {
                 ItemBody::UserMessage(UserMessage::from_inputs([UserInput::text(text)]))
             }),

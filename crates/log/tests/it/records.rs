@@ -24,6 +24,7 @@ use protocol::item::{
 };
 use protocol::open::{Open, Raw};
 use protocol::responses::OutputBody;
+use protocol::review::{CodeLocation, Finding, LineRange, Review, ReviewTarget};
 use protocol::usage::Usage;
 use protocol::user::{ImageDetail, TextElement, UserInput, UserMessage};
 use serde_json::{Value, json};
@@ -176,6 +177,8 @@ fn body() -> BoxedStrategy<ItemBody> {
             ItemBody::RefusedCall(RefusedCall { tool, arguments, reason })
         }),
         select(reasons).prop_map(|reason| ItemBody::Compaction { reason }),
+        (text(), of(target())).prop_map(|(hint, target)| ItemBody::EnteredReview { hint, target }),
+        of(review()).prop_map(|review| ItemBody::ExitedReview { review }),
     ]
     .boxed()
 }
@@ -197,13 +200,47 @@ fn every_kind_of_item_is_generated() {
         ItemBody::ToolCall(_) => Some(7),
         ItemBody::RefusedCall(_) => Some(8),
         ItemBody::Compaction { .. } => Some(9),
+        ItemBody::EnteredReview { .. } => Some(10),
+        ItemBody::ExitedReview { .. } => Some(11),
         // The call that sets the steps is in the history.
         ItemBody::TodoList { .. } => None,
     };
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let kinds: std::collections::BTreeSet<_> =
         (0..2_000).filter_map(|_| kind(&body().new_tree(&mut runner).ok()?.current())).collect();
-    assert_eq!(kinds, (0..10).collect());
+    assert_eq!(kinds, (0..12).collect());
+}
+
+fn target() -> impl Strategy<Value = ReviewTarget> {
+    prop_oneof![
+        Just(ReviewTarget::UncommittedChanges),
+        text().prop_map(|branch| ReviewTarget::BaseBranch { branch }),
+        (text(), of(text())).prop_map(|(sha, title)| ReviewTarget::Commit { sha, title }),
+        text().prop_map(|instructions| ReviewTarget::Custom { instructions }),
+    ]
+}
+
+fn review() -> impl Strategy<Value = Review> {
+    let finding = (text(), text(), of(0..4_i64), text(), 0..9_u64).prop_map(
+        |(title, body, priority, path, line)| Finding {
+            title,
+            body,
+            confidence_score: 0.25,
+            priority,
+            code_location: CodeLocation {
+                absolute_file_path: path,
+                line_range: LineRange { start: line, end: line + 1 },
+            },
+        },
+    );
+    (vec(finding, 0..3), text(), text()).prop_map(
+        |(findings, overall_correctness, overall_explanation)| Review {
+            findings,
+            overall_correctness,
+            overall_explanation,
+            overall_confidence_score: 1.0,
+        },
+    )
 }
 
 fn decision() -> impl Strategy<Value = Decision> {

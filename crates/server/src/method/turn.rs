@@ -9,7 +9,7 @@ use crate::request::{
     OfThread, ShellCommand, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
 };
 use crate::response::{Done, OneTurn, Steered};
-use crate::thread::ThreadState;
+use crate::thread::{Closed, ThreadState};
 
 /// Starts a turn, or adds the input to the one that is running.
 pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTurn>, RpcError> {
@@ -106,7 +106,7 @@ pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcErr
     refuse_while_active(&state)?;
     let turn = state.open.compact();
     state.begin(&turn, None, heddle::now_ms());
-    state.takes_no_input();
+    state.takes_no_input(Closed::Compaction);
     let answered = call.answer(&Done {});
     state.send(turn)?;
     Ok(answered)
@@ -131,11 +131,18 @@ pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answe
     Ok(answered)
 }
 
-/// A compaction asks the model for nothing else, so what was added to it would have no answer.
+/// A compaction asks the model for nothing else, so what was added to it would have no answer. A reviewer would not get it.
 fn refuse_input(state: &ThreadState) -> Result<(), RpcError> {
-    match state.running_takes_input() {
-        true => Ok(()),
-        false => Err(RpcError::invalid("the history is being compacted: wait for the end of that")),
+    match state.closed_to_input() {
+        None => Ok(()),
+        Some(Closed::Compaction) => Err(RpcError::not_steerable(
+            "compact",
+            "the history is being compacted: wait for the end of that",
+        )),
+        Some(Closed::Review) => Err(RpcError::not_steerable(
+            "review",
+            "a review is running: wait for its end, or interrupt it",
+        )),
     }
 }
 

@@ -98,6 +98,7 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Refused => ("31", "refused"),
         Kind::Search => ("33", "search"),
         Kind::Compaction => ("33", "compacted"),
+        Kind::Review => ("36", "review"),
         Kind::Ended => ("31", "ended"),
         Kind::RolledBack => ("33", "reverted"),
         Kind::Damaged => ("31", "damaged line"),

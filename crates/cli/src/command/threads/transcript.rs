@@ -5,11 +5,14 @@ use std::collections::{HashMap, HashSet};
 
 use log::event::{TaskComplete, TurnAborted};
 use log::history_item::{ASSISTANT, ItemError};
+use log::item::{LoggedBody, LoggedItem};
 use log::words::Author;
 use log::{EventKind, EventStep, ItemContent, ItemStep, Line, LogEvent, Replay, Step, command};
 use protocol::file::FilePart;
+use protocol::item::ItemBody;
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody};
+use protocol::review::UNFINISHED;
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub(super) enum Kind {
     Refused,
     Search,
     Compaction,
+    /// A reviewer begins, or ends without a result; the result itself is a message.
+    Review,
     /// A turn ended without an answer; the text says how.
     Ended,
     RolledBack,
@@ -65,6 +70,7 @@ impl Kind {
             Self::Refused => "refused",
             Self::Search => "search",
             Self::Compaction => "compaction",
+            Self::Review => "review",
             Self::Ended => "ended",
             Self::RolledBack => "rolled_back",
             Self::Damaged => "damaged",
@@ -84,6 +90,8 @@ pub(super) struct Transcript {
     refused: HashSet<String>,
     /// The call, if the last entry was one.
     last_call: Option<String>,
+    /// Whether a reviewer works, whose history is not in the log.
+    reviewing: bool,
 }
 
 type Said = (Kind, String, Option<Call>);
@@ -96,17 +104,20 @@ impl Transcript {
                 let turn = item.begins_turn().then(|| (Kind::Turn, String::new(), None));
                 turn.into_iter().chain(self.item(item)).collect()
             }
-            Step::TurnBegan { id, .. } => vec![(Kind::Turn, id.into_owned(), None)],
-            Step::TurnEnded { event, .. } => ended(event),
+            Step::TurnBegan { id, .. } => {
+                self.reviewing = false;
+                vec![(Kind::Turn, id.into_owned(), None)]
+            }
+            Step::TurnEnded { event, .. } => {
+                self.reviewing = false;
+                ended(event)
+            }
             Step::RolledBack { count } => vec![(Kind::RolledBack, format!("{count} turns"), None)],
             Step::Compacted(compacted) => {
                 let message = compacted.read().map_or(String::new(), |it| it.message);
                 vec![(Kind::Compaction, message, None)]
             }
-            Step::Event(event) => {
-                self.note_refused(event);
-                Vec::new()
-            }
+            Step::Event(event) => self.event(event),
             Step::Tombstone => vec![(Kind::Damaged, String::new(), None)],
             _ => Vec::new(),
         };
@@ -118,13 +129,62 @@ impl Transcript {
         said.into_iter().map(entry).collect()
     }
 
-    /// Remembers a refused call: its output says so only to the model.
-    fn note_refused(&mut self, event: EventStep<'_>) {
-        if event.kind() == EventKind::ItemCompleted
-            && let Some(head) = event.item_head().filter(log::item::ItemHead::is_refused)
-            && self.calls.contains_key(&*head.id)
-        {
+    fn event(&mut self, event: EventStep<'_>) -> Vec<Said> {
+        let head = match event.kind() {
+            EventKind::ItemCompleted => event.item_head(),
+            _ => None,
+        };
+        let Some(head) = head else { return Vec::new() };
+        let is_told = self.reviewing || head.is_review();
+        // The output of a refused call says so only to the model.
+        if head.is_refused() && self.calls.contains_key(&*head.id) {
             self.refused.insert(head.id.into_owned());
+        }
+        match event.read().filter(|_| is_told) {
+            Some(LogEvent::ItemCompleted(completed)) => self.of_review(completed.item),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the entries of an item of a review. Of the work of a reviewer, the log has no more.
+    fn of_review(&mut self, item: LoggedItem) -> Vec<Said> {
+        let LoggedItem { id, body: LoggedBody::Item(body), .. } = item else { return Vec::new() };
+        let call = |text: String, output: String| {
+            let call = Some(Call { id: id.clone(), apart: None });
+            vec![(Kind::Call, text, call.clone()), (Kind::Output, output, call)]
+        };
+        match body {
+            ItemBody::EnteredReview { hint, .. } => {
+                self.reviewing = true;
+                vec![(Kind::Review, hint, None)]
+            }
+            ItemBody::ExitedReview { review } => {
+                self.reviewing = false;
+                let unfinished = || (Kind::Review, UNFINISHED.to_owned(), None);
+                review.is_none().then(unfinished).into_iter().collect()
+            }
+            ItemBody::Command(command) => call(command.command, command.output),
+            ItemBody::ToolCall(tool) => {
+                call(format!("{} {}", tool.tool, tool.arguments), tool.output)
+            }
+            ItemBody::RefusedCall(refused) => {
+                vec![(Kind::Refused, format!("{}: {}", refused.tool, refused.reason), None)]
+            }
+            ItemBody::WebSearch { query, .. } => vec![(Kind::Search, query, None)],
+            ItemBody::Reasoning { summary, .. } if summary.is_empty() => Vec::new(),
+            ItemBody::Reasoning { summary, .. } => {
+                vec![(Kind::Reasoning, summary.join("\n"), None)]
+            }
+            ItemBody::FileChange { changes, .. } => {
+                let paths: Vec<_> = changes.into_iter().map(|change| change.path).collect();
+                vec![(Kind::Call, format!("apply_patch {}", paths.join(" ")), None)]
+            }
+            // The request of the reviewer says what the beginning says. The rest is not about its work.
+            ItemBody::UserMessage(_)
+            | ItemBody::AgentMessage { .. }
+            | ItemBody::Plan { .. }
+            | ItemBody::TodoList { .. }
+            | ItemBody::Compaction { .. } => Vec::new(),
         }
     }
 
@@ -278,6 +338,10 @@ mod tests {
         )
     }
 
+    fn done(item: Value) -> (&'static str, Value) {
+        ("event_msg", json!({ "type": "item_completed", "item": item }))
+    }
+
     #[test]
     fn lines_become_entries() {
         check(
@@ -308,6 +372,27 @@ mod tests {
                 ("event_msg", json!({ "type": "task_complete", "error": { "message": "no" } })),
                 ("event_msg", json!({ "type": "task_started" })),
                 ("event_msg", json!({ "type": "turn_aborted", "reason": "interrupted" })),
+                ("event_msg", json!({ "type": "task_started", "turn_id": "t3" })),
+                done(json!({ "type": "EnteredReviewMode", "user_facing_hint": "current changes" })),
+                done(
+                    json!({ "type": "UserMessage", "content": [{ "type": "text", "text": "Review" }] }),
+                ),
+                done(
+                    json!({ "type": "CommandExecution", "command": ["ls"], "aggregated_output": "x" }),
+                ),
+                said("user", "<user_action>"),
+                done(json!({ "type": "ExitedReviewMode", "review_output": { "findings": [] } })),
+                said("assistant", "Fine."),
+                done(
+                    json!({ "type": "CommandExecution", "command": ["ls"], "aggregated_output": "x" }),
+                ),
+                ("event_msg", json!({ "type": "task_complete" })),
+                ("event_msg", json!({ "type": "task_started", "turn_id": "t4" })),
+                done(
+                    json!({ "type": "EnteredReviewMode", "target": { "type": "commit", "sha": "12345678" } }),
+                ),
+                done(json!({ "type": "ExitedReviewMode", "review_output": null })),
+                ("event_msg", json!({ "type": "turn_aborted", "reason": "interrupted" })),
                 ("compacted", json!({ "message": "sum" })),
                 ("event_msg", json!({ "type": "thread_rolled_back", "num_turns": 1 })),
                 ("heddle_tombstone", json!({ "set_aside": "x" })),
@@ -324,7 +409,16 @@ mod tests {
                 (1, "ended", "no"),
                 (2, "turn", ""),
                 (2, "ended", "interrupted"),
-                (2, "compaction", "sum"),
+                (3, "turn", "t3"),
+                (3, "review", "current changes"),
+                (3, "call", "ls"),
+                (3, "output", "x"),
+                (3, "agent", "Fine."),
+                (4, "turn", "t4"),
+                (4, "review", "commit 1234567"),
+                (4, "review", "The reviewer did not finish."),
+                (4, "ended", "interrupted"),
+                (4, "compaction", "sum"),
                 (0, "rolled_back", "1 turns"),
                 (0, "damaged", ""),
             ],

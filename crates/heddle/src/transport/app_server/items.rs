@@ -6,6 +6,7 @@ use protocol::item::{
     Change, ChangeKind, Command, CommandSource, CompactionReason, ItemBody, Status, ToolCall,
     WebSearchAction,
 };
+use protocol::review::Review;
 use protocol::user::{TextElement, UserInput, UserMessage};
 use serde::Deserialize;
 use serde_json::Value;
@@ -86,6 +87,12 @@ pub(crate) enum WireBody {
         path: String,
     },
     ContextCompaction {},
+    EnteredReviewMode {
+        review: String,
+    },
+    ExitedReviewMode {
+        review: String,
+    },
     #[serde(other)]
     Unknown,
 }
@@ -200,6 +207,12 @@ impl WireItem {
                 status: Status::Completed,
             }),
             WireBody::ContextCompaction {} => ItemBody::Compaction { reason: compaction },
+            WireBody::EnteredReviewMode { review } => {
+                ItemBody::EnteredReview { hint: review, target: None }
+            }
+            WireBody::ExitedReviewMode { review } => {
+                ItemBody::ExitedReview { review: Review::shown(review) }
+            }
             WireBody::Unknown => return None,
         })
     }

@@ -30,6 +30,8 @@ fn read_item(item: Value) -> Option<&'static str> {
         ItemBody::Plan { .. } => "Plan",
         ItemBody::TodoList { .. } => "TodoList",
         ItemBody::Compaction { .. } => "Compaction",
+        ItemBody::EnteredReview { .. } => "EnteredReview",
+        ItemBody::ExitedReview { .. } => "ExitedReview",
     })
 }
 

@@ -410,7 +410,9 @@ fn whole_text(item: ItemId, body: &ItemBody, sink: &mut impl FnMut(Event)) {
         | ItemBody::ToolCall(_)
         | ItemBody::RefusedCall(_)
         | ItemBody::TodoList { .. }
-        | ItemBody::Compaction { .. } => {}
+        | ItemBody::Compaction { .. }
+        | ItemBody::EnteredReview { .. }
+        | ItemBody::ExitedReview { .. } => {}
     }
 }
 
