@@ -164,17 +164,18 @@ pub struct RpcError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ErrorData {
-    ConfigWrite {
-        config_write_error_code: ConfigWriteErrorCode,
-    },
-    /// The same as the error of a turn would be.
-    #[serde(rename_all = "camelCase")]
-    Turn {
-        message: String,
-        codex_error_info: Value,
-        additional_details: (),
-        misalignment: (),
-    },
+    ConfigWrite { config_write_error_code: ConfigWriteErrorCode },
+    Turn(Box<TurnErrorData>),
+}
+
+/// What the error of a turn would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnErrorData {
+    message: String,
+    codex_error_info: Value,
+    additional_details: (),
+    misalignment: (),
 }
 
 /// Why the configuration was not changed.
@@ -208,13 +209,13 @@ impl RpcError {
 
     /// Nothing can be added to the running turn, which is of this kind.
     pub fn not_steerable(kind: &str, message: &str) -> Self {
-        let data = ErrorData::Turn {
+        let data = TurnErrorData {
             message: message.to_owned(),
             codex_error_info: json!({"activeTurnNotSteerable": {"turnKind": kind}}),
             additional_details: (),
             misalignment: (),
         };
-        Self { data: Some(data), ..Self::invalid(message) }
+        Self { data: Some(ErrorData::Turn(Box::new(data))), ..Self::invalid(message) }
     }
 
     /// Creates the error of a failure that the client cannot avoid with another request.
