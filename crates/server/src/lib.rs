@@ -17,6 +17,7 @@
 mod ask;
 pub mod diff;
 mod dynamic_tool;
+mod extras;
 mod hub;
 pub mod message;
 mod method;

@@ -214,6 +214,8 @@ methods! {
         => past::list => ThreadListResponse(response::Threads),
     "thread/loaded/list" Stable ThreadLoadedListParams(request::PageOf)
         => thread::loaded_list => ThreadLoadedListResponse(response::Listed<String>),
+    "thread/metadata/update" Stable ThreadMetadataUpdateParams(request::MetadataUpdate)
+        => thread::update_metadata => ThreadMetadataUpdateResponse(response::OneThread),
     "thread/name/set" Stable ThreadSetNameParams(request::SetName)
         => thread::set_name => ThreadSetNameResponse(Done),
     "thread/read" Stable ThreadReadParams(request::ThreadRead)

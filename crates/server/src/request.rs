@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod extension;
 mod fs;
+mod metadata;
 mod search;
 
 use std::ops::Range;
@@ -24,6 +25,7 @@ pub use self::command::{
 pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
+pub use self::metadata::{GitChanges, MetadataUpdate};
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
 pub use account::{Dropped, LoginStart, ReadAccount};
 pub use config::{
@@ -893,11 +895,12 @@ const EXPERIMENTAL_SETTINGS: &[&str] = &[
     "permissions",
 ];
 
-const UNSUPPORTED: [(&str, &[&str]); 6] = [
+const UNSUPPORTED: [(&str, &[&str]); 7] = [
     ("command/exec", &["permissionProfile"]),
     ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),
+    ("thread/metadata/update", &["daybreakEnabled", "projectId"]),
     ("thread/settings/update", &["collaborationMode", "permissions"]),
     (
         "turn/start",

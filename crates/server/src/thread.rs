@@ -22,7 +22,7 @@ use crate::message::RpcError;
 use crate::missed::Missed;
 use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
-use crate::request::{DynamicToolSpec, Settings};
+use crate::request::{DynamicToolSpec, GitChanges, Settings};
 use crate::turn::{Told, TurnFace};
 use crate::wire::{self, Status, ThreadSettings};
 
@@ -255,6 +255,10 @@ impl ThreadState {
 
     pub(crate) fn set_name(&mut self, name: &str) {
         self.thread.name = Some(name.to_owned());
+    }
+
+    pub(crate) fn set_git(&mut self, changes: &GitChanges) {
+        self.thread.git_info = changes.applied_to(self.thread.git_info.take());
     }
 
     pub(crate) fn is_closing(&self) -> bool {

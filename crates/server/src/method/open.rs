@@ -545,6 +545,12 @@ pub(super) fn refused(error: Error) -> RpcError {
     }
 }
 
+impl From<Error> for RpcError {
+    fn from(error: Error) -> Self {
+        refused(error)
+    }
+}
+
 /// Formats an error with its causes.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
