@@ -1,4 +1,5 @@
-//! What the server keeps about a thread besides its log: the Git commit and branch that a client has given it.
+//! What the server keeps about a thread besides its log: the Git commit and branch that a client has given it,
+//! and what clients have queued.
 //!
 //! The library keeps it on disk. Here is what is in it, and what it means; the hub reads and changes it.
 
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::hub::Hub;
 use crate::message::RpcError;
+use crate::queue::Queue;
 use crate::request::GitChanges;
 
 /// The extras of a thread.
@@ -16,6 +18,8 @@ use crate::request::GitChanges;
 pub(crate) struct Extras {
     #[serde(skip_serializing_if = "GitChanges::is_empty")]
     pub(crate) git: GitChanges,
+    #[serde(skip_serializing_if = "Queue::is_unused")]
+    pub(crate) queue: Queue,
     /// What other versions of this program keep.
     #[serde(flatten)]
     rest: Map<String, Value>,

@@ -14,6 +14,7 @@ mod model;
 mod open;
 mod past;
 mod process;
+pub(crate) mod queue;
 mod search;
 mod terminals;
 mod thread;
@@ -33,6 +34,7 @@ use crate::message::{RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
 use crate::occurrences::Occurrence;
 use crate::peer::{Message, Peer};
+use crate::queue::Queued;
 use crate::request::{self, Nothing};
 use crate::response::{self, Done, Refused};
 use crate::{page, wire};
@@ -218,6 +220,18 @@ methods! {
         => thread::update_metadata => ThreadMetadataUpdateResponse(response::OneThread),
     "thread/name/set" Stable ThreadSetNameParams(request::SetName)
         => thread::set_name => ThreadSetNameResponse(Done),
+    "thread/queue/add" Experimental ThreadQueueAddParams(request::QueueAdd)
+        => queue::add => ThreadQueueAddResponse(response::OneQueued),
+    "thread/queue/delete" Experimental ThreadQueueDeleteParams(request::QueueDelete)
+        => queue::delete => ThreadQueueDeleteResponse(response::Deleted),
+    "thread/queue/list" Experimental ThreadQueueListParams(request::PageOfThread)
+        => queue::list => ThreadQueueListResponse(response::Listed<Queued>),
+    "thread/queue/reorder" Experimental ThreadQueueReorderParams(request::QueueReorder)
+        => queue::reorder => ThreadQueueReorderResponse(Done),
+    "thread/queue/start" Experimental ThreadQueueStartParams(request::QueueStart)
+        => queue::start => ThreadQueueStartResponse(response::OneTurn),
+    "thread/queue/update" Experimental ThreadQueueUpdateParams(request::QueueUpdate)
+        => queue::update => ThreadQueueUpdateResponse(response::OneQueued),
     "thread/read" Stable ThreadReadParams(request::ThreadRead)
         => past::read => ThreadReadResponse(response::OneThread),
     "thread/resume" Stable ThreadResumeParams(request::Resume)

@@ -30,6 +30,10 @@ pub enum Notification {
     ThreadReverted { thread_id: String },
     #[serde(rename = "thread/name/updated")]
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
+    /// What is queued in a thread has changed.
+    #[serde(rename = "thread/queue/changed")]
+    #[schemars(extend("x-experimental" = true))]
+    QueueChanged { thread_id: String },
     /// Settings changed, from the next turn on.
     #[serde(rename = "thread/settings/updated")]
     SettingsUpdated { thread_id: String, thread_settings: Box<UpdatedSettings> },
@@ -159,6 +163,7 @@ impl Notification {
             Self::ThreadDeleted { .. } => "thread/deleted",
             Self::ThreadReverted { .. } => "thread/reverted",
             Self::ThreadNameUpdated { .. } => "thread/name/updated",
+            Self::QueueChanged { .. } => "thread/queue/changed",
             Self::SettingsUpdated { .. } => "thread/settings/updated",
             Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",
             Self::TurnStarted { .. } => "turn/started",

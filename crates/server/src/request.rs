@@ -6,6 +6,7 @@ mod config;
 mod extension;
 mod fs;
 mod metadata;
+mod queue;
 mod search;
 
 use std::ops::Range;
@@ -26,6 +27,7 @@ pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
 pub use self::metadata::{GitChanges, MetadataUpdate};
+pub use self::queue::{QueueAdd, QueueDelete, QueueReorder, QueueStart, QueueUpdate};
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
 pub use account::{Dropped, LoginStart, ReadAccount};
 pub use config::{

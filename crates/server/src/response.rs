@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::notification::FoundFile;
+use crate::queue::Queued;
 use crate::wire::{Thread, ThreadSettings, Turn};
 
 /// The request is done.
@@ -27,6 +28,19 @@ impl JsonSchema for Refused {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!(false)
     }
+}
+
+/// Something that is queued in a thread.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OneQueued {
+    pub(crate) queued_submission: Queued,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Deleted {
+    /// Whether it was there.
+    pub(crate) deleted: bool,
 }
 
 /// A list of which all there is is here.

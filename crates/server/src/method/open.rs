@@ -10,7 +10,7 @@ use heddle::{
     ThreadId, ThreadSpec,
 };
 
-use super::{Answered, Call, past, thread as threads, turn};
+use super::{Answered, Call, past, queue, thread as threads, turn};
 use crate::ask::Asked;
 use crate::dynamic_tool::DynamicTool;
 use crate::hub::Hub;
@@ -215,6 +215,9 @@ async fn open(
             }
             _ => {}
         }
+    }
+    if matches!(source, Source::Resume(_)) {
+        queue::loaded(&call.hub, &loaded).await;
     }
     Ok(answered)
 }
@@ -524,7 +527,7 @@ impl From<&SandboxPolicy> for wire::Sandbox {
     }
 }
 
-async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+pub(super) async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
     match heddle.threads().find(thread).await.map_err(refused)? {
         Some(found) if found.archived => Err(RpcError::invalid(format!(
             "thread {thread} is archived; call thread/unarchive first"

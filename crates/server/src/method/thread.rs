@@ -181,7 +181,7 @@ pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> 
 
 /// Refuses a thread that is not there, and one that is never saved. A new one, which would be gone when it is closed, is saved.
 /// The caller holds its gate.
-async fn needs_log(hub: &Hub, id: heddle::ThreadId, what: &str) -> Result<(), RpcError> {
+pub(super) async fn needs_log(hub: &Hub, id: heddle::ThreadId, what: &str) -> Result<(), RpcError> {
     let Some(loaded) = hub.find(id) else {
         let found = hub.heddle().threads().find(id).await.map_err(refused)?;
         let missing = || RpcError::invalid(format!("no rollout found for thread id {id}"));
