@@ -46,6 +46,9 @@ const NOTICE_OF_CODEX: &str = "<subagent_notification>";
 /// Begins the message to the model about a command that the user ran.
 pub const USER_COMMAND: &str = "<user_shell_command>";
 
+/// Begins what a program says to the model instead of the user.
+pub const PROGRAM: &str = "<codex_internal_context";
+
 /// Returns whether a message that begins with this is a summary.
 pub fn is_summary(text: &str) -> bool {
     let text = text.trim_start();
@@ -105,6 +108,7 @@ const TURN: &[&str] = &[
     SUMMARY_OF_CODEX,
     NOTICE_OF_CODEX,
     USER_COMMAND,
+    PROGRAM,
 ];
 
 #[cfg(test)]
@@ -121,6 +125,7 @@ mod tests {
         check("\n<environment_context>", &[], Author::Setup);
         check("<turn_aborted>", &["unknown"], Author::Turn);
         check("<user_shell_command>ls", &[], Author::Turn);
+        check("<codex_internal_context source=\"goal\">go on", &[], Author::Turn);
         check("Another language model started to solve this problem and", &[], Author::Turn);
         // What the log says takes precedence.
         check("<environment_context> is what I ask about", &["user.text"], Author::User);

@@ -1,5 +1,5 @@
 //! What the server keeps about a thread besides its log: the Git commit and branch that a client has given it,
-//! and what clients have queued.
+//! what clients have queued, and its goal.
 //!
 //! The library keeps it on disk. Here is what is in it, and what it means; the hub reads and changes it.
 
@@ -7,6 +7,7 @@ use heddle::ThreadId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::goal::Goal;
 use crate::hub::Hub;
 use crate::message::RpcError;
 use crate::queue::Queue;
@@ -20,6 +21,8 @@ pub(crate) struct Extras {
     pub(crate) git: GitChanges,
     #[serde(skip_serializing_if = "Queue::is_unused")]
     pub(crate) queue: Queue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<Goal>,
     /// What other versions of this program keep.
     #[serde(flatten)]
     rest: Map<String, Value>,

@@ -19,6 +19,7 @@ mod ask;
 pub mod diff;
 mod dynamic_tool;
 mod extras;
+pub mod goal;
 mod hub;
 pub mod message;
 mod method;

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod extension;
 mod fs;
+pub(crate) mod goal;
 mod handshake;
 mod model;
 mod open;
@@ -206,6 +207,12 @@ methods! {
         => thread::events => ThreadEventsResponse(response::Events),
     "thread/fork" Stable ThreadForkParams(request::Fork)
         => open::fork => ThreadForkResponse(response::Opened),
+    "thread/goal/clear" Stable ThreadGoalClearParams(request::OfThread)
+        => goal::clear => ThreadGoalClearResponse(response::Cleared),
+    "thread/goal/get" Stable ThreadGoalGetParams(request::OfThread)
+        => goal::get => ThreadGoalGetResponse(response::MaybeGoal),
+    "thread/goal/set" Stable ThreadGoalSetParams(request::GoalSet)
+        => goal::set => ThreadGoalSetResponse(response::OneGoal),
     "thread/inject_items" Stable ThreadInjectItemsParams(request::InjectItems)
         => thread::inject_items => ThreadInjectItemsResponse(Done),
     "thread/items/list" Stable ThreadItemsListParams(request::ItemsList)

@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod extension;
 mod fs;
+mod goal;
 mod metadata;
 mod queue;
 mod search;
@@ -26,6 +27,7 @@ pub use self::command::{
 pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
+pub use self::goal::GoalSet;
 pub use self::metadata::{GitChanges, MetadataUpdate};
 pub use self::queue::{QueueAdd, QueueDelete, QueueReorder, QueueStart, QueueUpdate};
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
@@ -803,6 +805,13 @@ fn invalid(error: impl std::fmt::Display) -> RpcError {
 fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
+}
+
+/// Reads a field that is there, also if it is null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 fn optional_thread_id<'de, D: Deserializer<'de>>(

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use heddle::tools::{ToolHandle, Tools};
 use heddle::{Input, Thread, ThreadId, Turn, TurnHandle};
 use protocol::event::Event;
 use protocol::item::ItemBody;
@@ -20,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::ask::Asked;
 use crate::hub::Hub;
 use crate::message::RpcError;
-use crate::method::queue;
+use crate::method::{goal, queue};
 use crate::missed::Missed;
 use crate::notification::Notification;
 use crate::peer::{Message, Peer, PeerId};
@@ -69,6 +70,9 @@ pub(crate) struct ThreadState {
     failed: bool,
     /// Whether its last turn was interrupted, so that nothing begins by itself.
     interrupted: bool,
+    /// Whether its goal is active.
+    pub(crate) pursues: bool,
+    pub(crate) goal_tool: Option<ToolHandle>,
     turn: Option<RunningTurn>,
     /// Where turns are sent; none while it is closing.
     turns: Option<mpsc::UnboundedSender<Turn>>,
@@ -95,6 +99,8 @@ pub(crate) struct Opening {
     pub(crate) dynamic_tools: Vec<DynamicToolSpec>,
     /// The name of the client that opened it.
     pub(crate) client: String,
+    /// What the model says about the goal, while there is one.
+    pub(crate) goal_tools: Tools,
     /// The thread itself, for its tools, once it is loaded.
     pub(crate) owner: Owner,
 }
@@ -133,6 +139,8 @@ impl LoadedThread {
             saved,
             failed: false,
             interrupted: false,
+            pursues: false,
+            goal_tool: None,
             turn: None,
             turns: Some(turns),
             followers: BTreeMap::new(),
@@ -312,9 +320,19 @@ impl ThreadState {
         }
     }
 
+    /// Returns whether what a turn uses counts for a goal, as far as is known without looking.
+    fn counts(&self) -> bool {
+        self.pursues || self.goal_tool.is_some()
+    }
+
     /// Returns whether a turn may begin that no client has asked for at this moment.
     pub(crate) fn may_go_on(&self) -> bool {
         self.turn.is_none() && !self.is_closing() && !self.interrupted
+    }
+
+    /// Notes that a client wants it to go on, although its last turn was interrupted.
+    pub(crate) fn may_go_on_again(&mut self) {
+        self.interrupted = false;
     }
 
     /// Returns whether anything can be kept about it besides its log.
@@ -384,6 +402,7 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
         let is_queued = loaded.lock().turn.as_ref().is_some_and(|turn| turn.is_queued);
         let (mut is_answered, mut was_said) = (false, false);
         let mut collected = Collected::default();
+        let mut counted = Instant::now();
         loop {
             let event = tokio::select! {
                 biased;
@@ -396,6 +415,12 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
             let Some(event) = event else { break };
             is_answered = matches!(event, Event::TurnCompleted { .. });
             was_said |= is_user_message(&event);
+            if let Some(what) = goal::happened(&event)
+                && loaded.lock().counts()
+            {
+                goal::count(&hub, &loaded, &id, what, counted.elapsed()).await;
+                counted = Instant::now();
+            }
             if let Some(peer) = on_event(&hub, &loaded, &mut collected, &event) {
                 // It is the only follower, so no other client is kept waiting.
                 peer.has_room().await;

@@ -8,17 +8,22 @@ use crate::app_server_client::{Client, Server, scene};
 use crate::run::until;
 
 /// A thread that is nowhere.
-const UNKNOWN: &str = "01a1e055-b282-7523-b985-c798177efe12";
+pub(crate) const UNKNOWN: &str = "01a1e055-b282-7523-b985-c798177efe12";
 
 /// Kills a server, and starts another one in the same home.
-fn killed_and_started(server: Server, lab: &Lab) -> Server {
+pub(crate) fn killed_and_started(server: Server, lab: &Lab) -> Server {
     drop(server);
     let socket = format!("unix://{}", lab.root().join("again").display());
     Server::start(lab, &["--listen", &socket])
 }
 
 /// Checks that requests about a thread are refused, each with its words.
-async fn check_refused(client: &mut Client, method: &str, thread: &str, bad: &[(Value, &str)]) {
+pub(crate) async fn check_refused(
+    client: &mut Client,
+    method: &str,
+    thread: &str,
+    bad: &[(Value, &str)],
+) {
     for (params, words) in bad {
         let mut params = params.clone();
         params.as_object_mut().unwrap().entry("threadId").or_insert(thread.into());
@@ -91,7 +96,7 @@ fn text(text: &str) -> Value {
 }
 
 /// Queues a text, and returns its id.
-async fn queue(client: &mut Client, thread: &str, words: &str) -> String {
+pub(crate) async fn queue(client: &mut Client, thread: &str, words: &str) -> String {
     let add = json!({
         "threadId": thread, "input": text(words), "clientUserMessageId": format!("id of {words}"),
     });
@@ -108,7 +113,7 @@ async fn queued(client: &mut Client, thread: &str) -> Vec<String> {
 }
 
 /// Waits for the message of the user with these words, and returns it.
-async fn said(client: &mut Client, words: &str) -> Value {
+pub(crate) async fn said(client: &mut Client, words: &str) -> Value {
     let message = client.until(|it| {
         let item = &it["params"]["item"];
         it["method"] == "item/completed"
@@ -119,23 +124,23 @@ async fn said(client: &mut Client, words: &str) -> Value {
 }
 
 /// Waits for the message of the user with these words, and until the model was asked this often.
-async fn asked(client: &mut Client, model: &ModelServer, words: &str, requests: usize) {
+pub(crate) async fn asked(client: &mut Client, model: &ModelServer, words: &str, requests: usize) {
     said(client, words).await;
     until("a request", || (model.requests().len() == requests).then_some(()));
 }
 
 /// Waits until a turn is completed, and returns how.
-async fn ended(client: &mut Client) -> Value {
+pub(crate) async fn ended(client: &mut Client) -> Value {
     client.told("turn/completed").await["turn"]["status"].clone()
 }
 
 /// An answer that takes so long that the test does something meanwhile.
-fn slow(words: &str) -> Value {
+pub(crate) fn slow(words: &str) -> Value {
     response([after_ms(60_000, message(words))])
 }
 
 /// Lets the slow turn of a thread end.
-async fn interrupt(client: &mut Client, thread: &str) {
+pub(crate) async fn interrupt(client: &mut Client, thread: &str) {
     client.ask("turn/interrupt", json!({"threadId": thread, "turnId": ""})).await;
     assert_eq!(ended(client).await, "interrupted");
 }
@@ -206,13 +211,12 @@ fn what_is_queued_is_said() {
         check_refused(&mut ben, "thread/queue/start", &thread, &empty).await;
         // An idle thread says at once what is queued.
         queue(&mut ben, &thread, "e").await;
-        said(&mut ben, "e").await;
+        asked(&mut ben, &model, "e", 5).await;
         let ephemeral = ben.start_thread(json!({"ephemeral": true})).await;
         let bad = json!({"input": text("x"), "clientUserMessageId": "x"});
         let bad = [(bad, "ephemeral thread does not support")];
         check_refused(&mut ben, "thread/queue/add", &ephemeral, &bad).await;
     });
-    assert_eq!(model.requests().len(), 5);
 }
 
 /// After an interruption nothing is said until a client says or starts something.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use heddle::ThreadId;
+use tokio::sync::OwnedMutexGuard;
 
 use super::turn::{check_said, refuse_while_active, to_input};
-use super::{Answered, Call, model, open, past, thread as threads};
+use super::{Answered, Call, goal, model, open, past, thread as threads};
 use crate::extras::Extras;
 use crate::hub::Hub;
 use crate::message::RpcError;
@@ -95,49 +96,55 @@ pub(super) async fn start(call: Call, start: QueueStart) -> Result<Answered<OneT
     say(&call.hub, &loaded, queued_submission_id, |turn| call.answer(&OneTurn { turn })).await
 }
 
-/// Says what is queued next, if the thread is idle and no interruption has stopped the queue. The caller holds its gate.
+/// Says what is queued next, or else goes on with the goal, if the thread is idle and no interruption has stopped it. The caller
+/// holds its gate.
 pub(crate) async fn go_on(hub: &Hub, loaded: &Arc<LoadedThread>) {
     if !loaded.lock().may_go_on() {
         return;
     }
-    let said = match hub.extras(loaded.id).await {
-        Ok(extras) if extras.queue.waiting().next().is_none() => return,
-        Ok(_) => say(hub, loaded, None, drop).await,
+    let done = match hub.extras(loaded.id).await {
+        Ok(Extras { queue, .. }) if queue.waiting().next().is_some() => {
+            say(hub, loaded, None, drop).await
+        }
+        Ok(Extras { goal: Some(goal), .. }) if goal.is_active() => {
+            goal::pursue(hub, loaded, &goal).await
+        }
+        Ok(_) => Ok(()),
         Err(error) => Err(error),
     };
-    if let Err(error) = said {
+    if let Err(error) = done {
         let (thread_id, why) = (Some(loaded.id.to_string()), error.message);
-        let message = format!("what is queued cannot be said now: {why}");
+        let message = format!("the thread cannot go on by itself: {why}");
         hub.tell_followers(loaded, Notification::Warning { thread_id, message });
     }
 }
 
-/// Settles what turns were to say when the server was killed, and goes on with the queue of a thread that was just loaded.
+/// Settles what turns were to say when the server was killed, and goes on with the queue and the goal of a thread that was just
+/// loaded.
 pub(super) async fn loaded(hub: &Hub, loaded: &Arc<LoadedThread>) {
     let id = loaded.id;
     // One that was never used, or is not saved, has none.
     if !loaded.lock().may_have_extras() {
         return;
     }
-    match hub.extras(id).await {
-        Ok(Extras { queue, .. }) if queue.turns().next().is_some() => {
-            let Ok(past) = past::thread(hub, id, Some(ItemsView::Summary)).await else { return };
-            let is_message = |item: &wire::Item| matches!(item.body, Body::UserMessage { .. });
-            let said: Vec<_> = past
-                .turns
-                .into_iter()
-                .filter(|turn| turn.items.iter().any(is_message))
-                .map(|turn| turn.id)
-                .collect();
-            let settled = hub.change_extras(id, move |extras| {
-                extras.queue.settle(|turn| Some(said.iter().any(|id| id == turn)));
-                Ok(())
-            });
-            if settled.await.is_err() {
-                return;
-            }
+    let Ok(Extras { queue, goal, .. }) = hub.extras(id).await else { return };
+    goal::offer(hub, loaded, goal.as_ref());
+    if queue.turns().next().is_some() {
+        let Ok(past) = past::thread(hub, id, Some(ItemsView::Summary)).await else { return };
+        let is_message = |item: &wire::Item| matches!(item.body, Body::UserMessage { .. });
+        let said: Vec<_> = past
+            .turns
+            .into_iter()
+            .filter(|turn| turn.items.iter().any(is_message))
+            .map(|turn| turn.id)
+            .collect();
+        let settled = hub.change_extras(id, move |extras| {
+            extras.queue.settle(|turn| Some(said.iter().any(|id| id == turn)));
+            Ok(())
+        });
+        if settled.await.is_err() {
+            return;
         }
-        _ => {}
     }
     go_on(hub, loaded).await;
 }
@@ -197,10 +204,18 @@ async fn say<T>(
     }
 }
 
-/// Waits for the gate of a thread that can have a queue.
-async fn has_queue(hub: &Hub, id: ThreadId) -> Result<tokio::sync::OwnedMutexGuard<()>, RpcError> {
+async fn has_queue(hub: &Hub, id: ThreadId) -> Result<OwnedMutexGuard<()>, RpcError> {
+    has_extras(hub, id, "queued submissions").await
+}
+
+/// Waits for the gate of a thread about which `what` can be kept; refuses others.
+pub(super) async fn has_extras(
+    hub: &Hub,
+    id: ThreadId,
+    what: &str,
+) -> Result<OwnedMutexGuard<()>, RpcError> {
     let gate = hub.gate(id).await;
-    threads::needs_log(hub, id, "queued submissions").await?;
+    threads::needs_log(hub, id, what).await?;
     if hub.find(id).is_none() {
         open::refuse_archived(hub.heddle(), id).await?;
     }

@@ -2,9 +2,9 @@
 
 use protocol::id::ThreadId;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::thread_id;
+use super::{given, thread_id};
 use crate::message::RpcError;
 use crate::wire::GitInfo;
 
@@ -87,11 +87,6 @@ impl GitChanges {
             origin_url: self.origin_url.clone().unwrap_or(origin_url),
         })
     }
-}
-
-/// Reads a field that is there, also if it is null.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]
