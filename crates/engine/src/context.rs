@@ -273,13 +273,15 @@ pub struct UserTurnInput {
     pub item: KnownItem,
     /// As the user gave it.
     pub message: UserMessage,
+    /// Whether it is the user's; what a program says instead of the user is shown to nobody.
+    pub is_users: bool,
 }
 
 impl UserTurnInput {
     /// Creates input that consists of a text.
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { item: user_message(text.clone()), message: UserMessage::text(text) }
+        Self { item: user_message(text.clone()), message: UserMessage::text(text), is_users: true }
     }
 }
 

@@ -100,10 +100,13 @@ impl Retry {
             _ => DEADLINE,
         };
         let ends = Duration::from_millis(now_ms.saturating_sub(begun)).saturating_add(delay);
-        if !error.class.can_retry() || ends > deadline {
+        if !error.can_retry() || ends > deadline {
             return Decision::GiveUp;
         }
-        let unanswered = matches!(error.class, ErrorClass::Unreachable | ErrorClass::ServerFault);
+        let unanswered = matches!(
+            error.class,
+            ErrorClass::Unreachable | ErrorClass::ServerFault | ErrorClass::Overloaded
+        );
         let waited = Duration::from_millis(now_ms.saturating_sub(self.first_request_ms));
         let short = delay <= QUIET_DELAY_MAX && waited <= QUIET_TIME_MAX;
         if unanswered && short && self.quiet_used < self.limits.request_max {
@@ -121,7 +124,7 @@ impl Retry {
 
 /// Says whether and when another attempt makes sense, after the automatic retries.
 pub fn advice(error: &SampleError) -> RetryAdvice {
-    match (error.class.can_retry(), error.retry_after) {
+    match (error.can_retry(), error.retry_after) {
         // To the millisecond, as the log has it, and never too early.
         (_, Some(delay)) => {
             let ms = delay.as_nanos().div_ceil(1_000_000);
@@ -189,6 +192,19 @@ mod tests {
         // With the default limits the user is told about every long wait, and there are ten requests, not
         // thirty.
         check(ErrorClass::ServerFault, (4, 5), "qqqqNNNNNx");
+    }
+
+    #[test]
+    fn overloads() {
+        let busy = SampleError::new(ErrorClass::Overloaded, "busy");
+        for (error, again) in [
+            (busy.clone(), false),
+            (busy.clone().with_status(200), false),
+            (busy.with_status(503), true),
+        ] {
+            assert_eq!(error.can_retry(), again, "{error:?}");
+            assert_eq!(super::advice(&error), super::RetryAdvice::Later);
+        }
     }
 
     #[test]

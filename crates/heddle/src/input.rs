@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use engine::UserTurnInput;
 use engine::context::user_parts;
+use log::words;
 use protocol::file::FilePart;
 use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownPart};
@@ -23,6 +24,8 @@ use crate::files::Attachment;
 pub struct Input {
     pieces: Vec<Piece>,
     client_id: Option<String>,
+    /// Whether it is the program's own.
+    is_aside: bool,
 }
 
 /// A part as the user gave it, and the content that the model gets for it.
@@ -50,6 +53,16 @@ pub(crate) enum Given<'a> {
 }
 
 impl Input {
+    /// Creates input that a program gives the model instead of the user, such as a reminder of what to work on. Nobody is shown
+    /// it, and it is no message of the user's in the log. `source` says what it is about, in a word. Only in this process:
+    /// another program takes it for the user's.
+    #[must_use]
+    pub fn aside(source: &str, text: impl AsRef<str>) -> Self {
+        let (begin, text) = (words::PROGRAM, text.as_ref());
+        let text = format!("{begin} source=\"{source}\">\n{text}\n</{}>", &begin[1..]);
+        Self { is_aside: true, ..Self::from(text) }
+    }
+
     /// Appends text as a part of its own.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
@@ -202,7 +215,7 @@ impl Input {
         }
         let message = UserMessage::from_inputs(given);
         let message = UserMessage { client_id: self.client_id, ..message };
-        UserTurnInput { item: user_parts(parts), message }
+        UserTurnInput { item: user_parts(parts), message, is_users: !self.is_aside }
     }
 }
 

@@ -124,6 +124,36 @@ impl Threads {
             .await
     }
 
+    /// Returns the extras of a thread: what a program keeps about it besides its log; none if there are none.
+    pub async fn extras(&self, id: ThreadId) -> Result<Option<Vec<u8>>, Error> {
+        let files = self.files();
+        self.ask(move |_, _| Ok(files.extras(id)?)).await
+    }
+
+    /// Changes the extras of a thread, which are deleted with it. `change` gets what they are, and returns what they shall be (none leaves them), and
+    /// the result. No other change comes between, of whatever process; when this returns, they survive a power failure.
+    pub async fn change_extras<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        id: ThreadId,
+        change: impl FnOnce(Option<Vec<u8>>) -> Result<(Option<Vec<u8>>, T), E> + Send + 'static,
+    ) -> Result<T, E> {
+        let files = self.files();
+        let changed = self.ask(move |_, _| {
+            let mut result = None;
+            let changed = files.change_extras(id, |extras| {
+                let (extras, done) = change(extras).map_err(ExtrasError::Refused)?;
+                result = Some(done);
+                Ok(extras)
+            });
+            Ok(match changed {
+                Ok(()) => Ok(result.expect("it was changed")),
+                Err(ExtrasError::Store(error)) => Err(E::from(error.into())),
+                Err(ExtrasError::Refused(error)) => Err(error),
+            })
+        });
+        changed.await.map_err(E::from)?
+    }
+
     /// Takes a turn and everything after it out of a saved thread, which must not be open. No line is erased: the thread goes
     /// on in a new file.
     pub async fn revert(&self, id: ThreadId, turn: &str) -> Result<(), Error> {
@@ -153,6 +183,19 @@ impl Threads {
     ) -> Result<T, Error> {
         let stores = self.stores.clone();
         blocking(move |runtime| ask(runtime, &stores)).await
+    }
+}
+
+/// Why extras were not changed.
+enum ExtrasError<E> {
+    Store(StoreError),
+    /// By who wanted to change them.
+    Refused(E),
+}
+
+impl<E> From<StoreError> for ExtrasError<E> {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 

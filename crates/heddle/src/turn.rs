@@ -105,6 +105,11 @@ impl TurnHandle {
         self.control.try_send(Control::Steer(vec![said])).is_ok()
     }
 
+    /// Returns whether the turn takes no input any more, because it is over. Its last events may not have been read yet.
+    pub fn is_over(&self) -> bool {
+        self.control.is_closed()
+    }
+
     /// Interrupts the turn. Its last event is then [`Event::TurnInterrupted`].
     pub fn interrupt(&self) {
         // A full queue already holds an interruption or will be read soon; a closed one belongs to a turn that is over.

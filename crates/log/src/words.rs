@@ -48,6 +48,8 @@ pub const USER_COMMAND: &str = "<user_shell_command>";
 
 /// Begins the message to the model about a review.
 pub const REVIEW: &str = "<user_action>";
+/// Begins what a program says to the model instead of the user.
+pub const PROGRAM: &str = "<codex_internal_context";
 
 /// Returns whether a message that begins with this is a summary.
 pub fn is_summary(text: &str) -> bool {
@@ -109,6 +111,7 @@ const TURN: &[&str] = &[
     NOTICE_OF_CODEX,
     USER_COMMAND,
     REVIEW,
+    PROGRAM,
 ];
 
 #[cfg(test)]
@@ -126,6 +129,7 @@ mod tests {
         check("<turn_aborted>", &["unknown"], Author::Turn);
         check("<user_shell_command>ls", &[], Author::Turn);
         check("<user_action>\n<context>", &["unknown"], Author::Turn);
+        check("<codex_internal_context source=\"goal\">go on", &[], Author::Turn);
         check("Another language model started to solve this problem and", &[], Author::Turn);
         // What the log says takes precedence.
         check("<environment_context> is what I ask about", &["user.text"], Author::User);

@@ -29,6 +29,13 @@ impl SampleError {
         Self { class, message: message.into(), status: None, retry_after: None, request_id: None }
     }
 
+    /// Returns whether the same request can succeed later. Of overloads that is those with which an endpoint answers at all; in
+    /// the middle of an answer they mean that the model is not to be had for now.
+    pub fn can_retry(&self) -> bool {
+        let is_answer = self.class == ErrorClass::Overloaded && self.status >= Some(500);
+        self.class.can_retry() || is_answer
+    }
+
     /// Adds the HTTP status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {

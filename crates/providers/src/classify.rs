@@ -40,6 +40,9 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
             .is_some_and(|it| [&it.code, &it.kind].iter().any(|it| it.as_deref() == Some(name)))
     };
     let (class, message) = match status {
+        500.. if is("server_is_overloaded") => {
+            (ErrorClass::Overloaded, format!("the model is overloaded ({status}): {said}"))
+        }
         404 if is("model_not_found") => (ErrorClass::ModelNotFound, said),
         429 if is("usage_limit_reached") => {
             (ErrorClass::UsageLimit, usage_limit(&said, wire.as_ref()))
@@ -202,6 +205,9 @@ mod tests {
         check(429, never, UsageLimit, "9999");
         check(500, "{}", ServerFault, "500");
         check(503, "oops", ServerFault, "oops");
+        let busy = r#"{"error":{"code":"server_is_overloaded","message":"busy"}}"#;
+        check(503, busy, Overloaded, "busy");
+        check(400, busy, InvalidRequest, "busy");
         check(599, &"é".repeat(1000), ServerFault, "…");
     }
 

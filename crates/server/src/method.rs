@@ -9,12 +9,14 @@ mod command;
 mod config;
 mod extension;
 mod fs;
+pub(crate) mod goal;
 mod handshake;
 mod model;
 mod open;
 mod past;
 mod process;
 mod review;
+pub(crate) mod queue;
 mod search;
 mod terminals;
 mod thread;
@@ -34,6 +36,7 @@ use crate::message::{RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
 use crate::occurrences::Occurrence;
 use crate::peer::{Message, Peer};
+use crate::queue::Queued;
 use crate::request::{self, Nothing};
 use crate::response::{self, Done, Refused};
 use crate::{page, wire};
@@ -207,6 +210,12 @@ methods! {
         => thread::events => ThreadEventsResponse(response::Events),
     "thread/fork" Stable ThreadForkParams(request::Fork)
         => open::fork => ThreadForkResponse(response::Opened),
+    "thread/goal/clear" Stable ThreadGoalClearParams(request::OfThread)
+        => goal::clear => ThreadGoalClearResponse(response::Cleared),
+    "thread/goal/get" Stable ThreadGoalGetParams(request::OfThread)
+        => goal::get => ThreadGoalGetResponse(response::MaybeGoal),
+    "thread/goal/set" Stable ThreadGoalSetParams(request::GoalSet)
+        => goal::set => ThreadGoalSetResponse(response::OneGoal),
     "thread/inject_items" Stable ThreadInjectItemsParams(request::InjectItems)
         => thread::inject_items => ThreadInjectItemsResponse(Done),
     "thread/items/list" Stable ThreadItemsListParams(request::ItemsList)
@@ -217,8 +226,22 @@ methods! {
         => past::list => ThreadListResponse(response::Threads),
     "thread/loaded/list" Stable ThreadLoadedListParams(request::PageOf)
         => thread::loaded_list => ThreadLoadedListResponse(response::Listed<String>),
+    "thread/metadata/update" Stable ThreadMetadataUpdateParams(request::MetadataUpdate)
+        => thread::update_metadata => ThreadMetadataUpdateResponse(response::OneThread),
     "thread/name/set" Stable ThreadSetNameParams(request::SetName)
         => thread::set_name => ThreadSetNameResponse(Done),
+    "thread/queue/add" Experimental ThreadQueueAddParams(request::QueueAdd)
+        => queue::add => ThreadQueueAddResponse(response::OneQueued),
+    "thread/queue/delete" Experimental ThreadQueueDeleteParams(request::QueueDelete)
+        => queue::delete => ThreadQueueDeleteResponse(response::Deleted),
+    "thread/queue/list" Experimental ThreadQueueListParams(request::PageOfThread)
+        => queue::list => ThreadQueueListResponse(response::Listed<Queued>),
+    "thread/queue/reorder" Experimental ThreadQueueReorderParams(request::QueueReorder)
+        => queue::reorder => ThreadQueueReorderResponse(Done),
+    "thread/queue/start" Experimental ThreadQueueStartParams(request::QueueStart)
+        => queue::start => ThreadQueueStartResponse(response::OneTurn),
+    "thread/queue/update" Experimental ThreadQueueUpdateParams(request::QueueUpdate)
+        => queue::update => ThreadQueueUpdateResponse(response::OneQueued),
     "thread/read" Stable ThreadReadParams(request::ThreadRead)
         => past::read => ThreadReadResponse(response::OneThread),
     "thread/resume" Stable ThreadResumeParams(request::Resume)

@@ -5,6 +5,7 @@ use protocol::usage::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::goal::ThreadGoal;
 use crate::message::to_line;
 use crate::wire::{Item, Status, Thread, Turn, TurnError, UpdatedSettings};
 
@@ -30,6 +31,15 @@ pub enum Notification {
     ThreadReverted { thread_id: String },
     #[serde(rename = "thread/name/updated")]
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
+    /// The goal of a thread has changed, in a turn or by a client.
+    #[serde(rename = "thread/goal/updated")]
+    GoalUpdated { thread_id: String, turn_id: Option<String>, goal: ThreadGoal },
+    /// A thread has no goal.
+    #[serde(rename = "thread/goal/cleared")]
+    GoalCleared { thread_id: String },
+    /// What is queued in a thread has changed.
+    #[serde(rename = "thread/queue/changed")]
+    QueueChanged { thread_id: String },
     /// Settings changed, from the next turn on.
     #[serde(rename = "thread/settings/updated")]
     SettingsUpdated { thread_id: String, thread_settings: Box<UpdatedSettings> },
@@ -159,6 +169,9 @@ impl Notification {
             Self::ThreadDeleted { .. } => "thread/deleted",
             Self::ThreadReverted { .. } => "thread/reverted",
             Self::ThreadNameUpdated { .. } => "thread/name/updated",
+            Self::GoalUpdated { .. } => "thread/goal/updated",
+            Self::GoalCleared { .. } => "thread/goal/cleared",
+            Self::QueueChanged { .. } => "thread/queue/changed",
             Self::SettingsUpdated { .. } => "thread/settings/updated",
             Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",
             Self::TurnStarted { .. } => "turn/started",

@@ -6,6 +6,9 @@ mod config;
 mod extension;
 mod fs;
 mod review;
+mod goal;
+mod metadata;
+mod queue;
 mod search;
 
 use std::ops::Range;
@@ -25,6 +28,9 @@ pub use self::command::{
 pub use self::fs::{
     AbsolutePath, Copy, CreateDirectory, OfPath, Remove, Unwatch, Watch, WriteFile,
 };
+pub use self::goal::GoalSet;
+pub use self::metadata::{GitChanges, MetadataUpdate};
+pub use self::queue::{QueueAdd, QueueDelete, QueueReorder, QueueStart, QueueUpdate};
 pub use self::search::{FileSearch, OfSearch, SearchStart, SearchUpdate, check_query, check_roots};
 pub use account::{Dropped, LoginStart, ReadAccount};
 pub use config::{
@@ -804,6 +810,13 @@ fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::
     text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
+/// Reads a field that is there, also if it is null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 fn optional_thread_id<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ThreadId>, D::Error> {
@@ -896,11 +909,12 @@ const EXPERIMENTAL_SETTINGS: &[&str] = &[
     "permissions",
 ];
 
-const UNSUPPORTED: [(&str, &[&str]); 6] = [
+const UNSUPPORTED: [(&str, &[&str]); 7] = [
     ("command/exec", &["permissionProfile"]),
     ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),
+    ("thread/metadata/update", &["daybreakEnabled", "projectId"]),
     ("thread/settings/update", &["collaborationMode", "permissions"]),
     (
         "turn/start",

@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::goal::ThreadGoal;
 use crate::notification::FoundFile;
+use crate::queue::Queued;
 use crate::wire::{Thread, ThreadSettings, Turn};
 
 /// The request is done.
@@ -27,6 +29,35 @@ impl JsonSchema for Refused {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!(false)
     }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OneGoal {
+    pub(crate) goal: ThreadGoal,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MaybeGoal {
+    pub(crate) goal: Option<ThreadGoal>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Cleared {
+    /// Whether there was one.
+    pub(crate) cleared: bool,
+}
+
+/// Something that is queued in a thread.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OneQueued {
+    pub(crate) queued_submission: Queued,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Deleted {
+    /// Whether it was there.
+    pub(crate) deleted: bool,
 }
 
 /// A list of which all there is is here.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use heddle::tools::{ToolHandle, Tools};
 use heddle::{Input, Thread, ThreadId, Turn, TurnHandle};
 use protocol::event::Event;
 use protocol::item::ItemBody;
@@ -20,11 +21,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::ask::Asked;
 use crate::hub::Hub;
 use crate::message::RpcError;
+use crate::method::{goal, queue};
 use crate::missed::Missed;
 use crate::notification::Notification;
 use crate::past::preview;
 use crate::peer::{Message, Peer, PeerId};
-use crate::request::{DynamicToolSpec, Settings};
+use crate::request::{DynamicToolSpec, GitChanges, Settings};
 use crate::turn::{Told, TurnFace};
 use crate::wire::{self, Status, ThreadSettings};
 
@@ -48,6 +50,8 @@ pub(crate) struct LoadedThread {
     gone: watch::Sender<bool>,
     /// Signals that a client has begun or ceased to follow it.
     followers_changed: Notify,
+    /// Signals that the end of a turn was told.
+    turn_told: Notify,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,11 @@ pub(crate) struct ThreadState {
     /// Whether it has a log on disk.
     saved: bool,
     failed: bool,
+    /// Whether its last turn was interrupted, so that nothing begins by itself.
+    interrupted: bool,
+    /// Whether its goal is active.
+    pub(crate) pursues: bool,
+    pub(crate) goal_tool: Option<ToolHandle>,
     turn: Option<RunningTurn>,
     /// Where turns are sent; none while it is closing.
     turns: Option<mpsc::UnboundedSender<Turn>>,
@@ -79,6 +88,8 @@ struct RunningTurn {
     handle: TurnHandle,
     /// Why the user cannot add to it, if so.
     closed: Option<Closed>,
+    /// Whether it says something that was queued.
+    is_queued: bool,
 }
 
 /// What a turn does that the user cannot add to.
@@ -96,6 +107,8 @@ pub(crate) struct Opening {
     pub(crate) dynamic_tools: Vec<DynamicToolSpec>,
     /// The name of the client that opened it.
     pub(crate) client: String,
+    /// What the model says about the goal, while there is one.
+    pub(crate) goal_tools: Tools,
     /// The thread itself, for its tools, once it is loaded.
     pub(crate) owner: Owner,
 }
@@ -133,6 +146,9 @@ impl LoadedThread {
             raw_reasoning,
             saved,
             failed: false,
+            interrupted: false,
+            pursues: false,
+            goal_tool: None,
             turn: None,
             turns: Some(turns),
             followers: BTreeMap::new(),
@@ -146,6 +162,7 @@ impl LoadedThread {
             missed: Mutex::new(Missed::after(heddle::now_ms().saturating_mul(NUMBERS_PER_MS))),
             gone: watch::Sender::new(false),
             followers_changed: Notify::new(),
+            turn_told: Notify::new(),
         });
         // No tool can have been called before.
         let _ = owner.set(Arc::downgrade(&loaded));
@@ -191,6 +208,20 @@ impl LoadedThread {
 
     pub(crate) fn followers(&self) -> Vec<Arc<Peer>> {
         self.lock().followers.values().cloned().collect()
+    }
+
+    /// Waits until the clients were told of the end of a turn that is over; not for one that still runs.
+    pub(crate) async fn turn_told(&self) {
+        loop {
+            let told = self.turn_told.notified();
+            tokio::pin!(told);
+            // From here on, nothing is missed.
+            told.as_mut().enable();
+            if self.lock().handle().is_none_or(|handle| !handle.is_over()) {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Stops taking turns, and interrupts the running one. The task then closes the thread.
@@ -266,6 +297,10 @@ impl ThreadState {
         self.thread.name = Some(name.to_owned());
     }
 
+    pub(crate) fn set_git(&mut self, changes: &GitChanges) {
+        self.thread.git_info = changes.applied_to(self.thread.git_info.take());
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.turns.is_none()
     }
@@ -289,6 +324,33 @@ impl ThreadState {
         }
     }
 
+    /// Notes that the turn that has just begun says something that was queued.
+    pub(crate) fn says_queued(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.is_queued = true;
+        }
+    }
+
+    /// Returns whether what a turn uses counts for a goal, as far as is known without looking.
+    fn counts(&self) -> bool {
+        self.pursues || self.goal_tool.is_some()
+    }
+
+    /// Returns whether a turn may begin that no client has asked for at this moment.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.turn.is_none() && !self.is_closing() && !self.interrupted
+    }
+
+    /// Notes that a client wants it to go on, although its last turn was interrupted.
+    pub(crate) fn may_go_on_again(&mut self) {
+        self.interrupted = false;
+    }
+
+    /// Returns whether anything can be kept about it besides its log.
+    pub(crate) fn may_have_extras(&self) -> bool {
+        self.saved && !self.thread.ephemeral
+    }
+
     /// Returns why the user cannot add to the running turn, if so.
     pub(crate) fn closed_to_input(&self) -> Option<Closed> {
         self.turn.as_ref().and_then(|turn| turn.closed)
@@ -307,7 +369,7 @@ impl ThreadState {
     ) -> wire::Turn {
         let now = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
         self.saved |= !self.thread.ephemeral;
-        self.failed = false;
+        (self.failed, self.interrupted) = (false, false);
         (self.thread.updated_at, self.thread.recency_at) = (now, now);
         if self.thread.preview.is_empty() {
             self.thread.preview = preview.unwrap_or_default();
@@ -316,7 +378,8 @@ impl ThreadState {
             .raw_reasoning(self.raw_reasoning)
             .directory(self.open.directory());
         let shown = face.turn().clone();
-        self.turn = Some(RunningTurn { face, handle: turn.handle(), closed: None });
+        self.turn =
+            Some(RunningTurn { face, handle: turn.handle(), closed: None, is_queued: false });
         shown
     }
 
@@ -348,8 +411,10 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
         None => next(&loaded, &mut turns).await,
     } {
         let id = turn.id().to_owned();
-        let mut is_answered = false;
+        let is_queued = loaded.lock().turn.as_ref().is_some_and(|turn| turn.is_queued);
+        let (mut is_answered, mut was_said) = (false, false);
         let mut collected = Collected::default();
+        let mut counted = Instant::now();
         loop {
             let event = tokio::select! {
                 biased;
@@ -361,6 +426,13 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
             };
             let Some(event) = event else { break };
             is_answered = matches!(event, Event::TurnCompleted { .. });
+            was_said |= is_user_message(&event);
+            if let Some(what) = goal::happened(&event)
+                && loaded.lock().counts()
+            {
+                goal::count(&hub, &loaded, &id, what, counted.elapsed()).await;
+                counted = Instant::now();
+            }
             if let Some(peer) = on_event(&hub, &loaded, &mut collected, &event) {
                 // It is the only follower, so no other client is kept waiting.
                 peer.has_room().await;
@@ -372,8 +444,20 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
         if loaded.lock().turn_id() == Some(&id) {
             let why = turn.result().err().map(|error| error.to_string()).unwrap_or_default();
             end_unstarted(&hub, &loaded, &why);
-        } else if is_answered {
-            follow_up = loaded.lock().follow_up();
+            loaded.turn_told.notify_waiters();
+        } else {
+            loaded.turn_told.notify_waiters();
+            // So that the thread is free for what follows.
+            drop(turn);
+            if is_answered {
+                follow_up = loaded.lock().follow_up();
+            }
+        }
+        if is_queued {
+            queue::ended(&hub, &loaded, id, was_said).await;
+        }
+        if follow_up.is_none() {
+            go_on_later(&hub, &loaded);
         }
     }
     loaded.close();
@@ -388,12 +472,25 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
     loaded.gone.send_replace(true);
 }
 
+/// Lets a thread go on by itself, once no request about it is being handled: one of them may wait for its end.
+fn go_on_later(hub: &Hub, loaded: &Arc<LoadedThread>) {
+    if !loaded.lock().may_go_on() || !loaded.lock().may_have_extras() {
+        return;
+    }
+    let (hub, loaded) = (hub.clone(), Arc::clone(loaded));
+    tokio::spawn(async move {
+        let _gate = hub.gate(loaded.id).await;
+        queue::go_on(&hub, &loaded).await;
+    });
+}
+
 /// Notifies the followers that the requested turn failed before it began.
 fn end_unstarted(hub: &Hub, loaded: &LoadedThread, why: &str) {
     let (running, followers) = {
         let mut state = loaded.lock();
         let Some(running) = state.turn.take() else { return };
-        state.failed = true;
+        // It would fail again for the same reason.
+        (state.failed, state.interrupted) = (true, true);
         (running, state.followers.values().cloned().collect::<Vec<_>>())
     };
     for notification in running.face.never_started(why, heddle::now_ms()) {
@@ -443,6 +540,7 @@ fn on_event(
     if event.is_terminal() {
         state.turn = None;
         state.failed = matches!(event, Event::TurnFailed { .. });
+        state.interrupted = matches!(event, Event::TurnInterrupted { .. });
     }
     let followers: Vec<_> = state.followers.values().cloned().collect();
     drop(state);
@@ -480,6 +578,11 @@ fn on_event(
         [peer] => Some(Arc::clone(peer)),
         _ => None,
     }
+}
+
+/// Returns whether a message of the user is in the log now.
+fn is_user_message(event: &Event) -> bool {
+    matches!(event, Event::ItemCompleted(item) if matches!(item.body, ItemBody::UserMessage(_)))
 }
 
 /// Sends the parts of a text that were collected.

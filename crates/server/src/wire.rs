@@ -75,7 +75,7 @@ pub struct Thread {
     pub agent_nickname: (),
     /// Always null in this build.
     pub agent_role: (),
-    /// The Git commit and branch at its start.
+    /// The Git commit and branch at its start, unless a client has changed them.
     pub git_info: Option<GitInfo>,
     /// The name that the user gave it.
     pub name: Option<String>,
@@ -149,7 +149,7 @@ pub enum HistoryMode {
     Legacy,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitInfo {
     pub sha: Option<String>,

@@ -1,6 +1,7 @@
 //! Stores threads: an append-only log for each, and an index for lists and searches.
 //!
-//! The log is the source of truth; everything else is derived from it, and can be rebuilt.
+//! The log is the source of truth; everything else is derived from it, and can be rebuilt. What a program keeps about a thread
+//! that was never said in it is next to the logs (`extras`).
 //!
 //! * [`Store`]: the traits of a store; [`FileStore`] and [`MemoryStore`] implement them;
 //! * [`conformance`]: test cases for other implementations;
@@ -13,6 +14,7 @@ pub mod conformance;
 pub mod disk;
 mod end;
 mod export;
+mod extras;
 mod file_store;
 mod files;
 mod fsck;
@@ -36,6 +38,7 @@ mod thread_store;
 pub use self::files::ThreadFiles;
 pub use self::log::{FileLog, Syncer, WriteError, WriteErrorKind};
 pub use chain::DEPTH_MAX;
+pub use extras::{EXTRAS_BYTES_MAX, FOLDER as EXTRAS_FOLDER};
 pub use fsck::{FileReport, Report};
 pub use import::{ImportOutcome, Imported};
 pub use index::FOLDER as INDEX_FOLDER;

@@ -130,6 +130,13 @@ fn coordinate(disk: &dyn Disk, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
     wait_for(disk, &folder.join(COORDINATION), COORDINATION_TRIES)
 }
 
+/// Takes the lock under which the extras of threads change. It is only held briefly.
+pub(crate) fn changing_extras(disk: &dyn Disk, home: &Path) -> io::Result<Arc<dyn DiskFile>> {
+    let folder = home.join(FOLDER);
+    create_dirs(disk, &folder)?;
+    wait_for(disk, &folder.join(EXTRAS), COORDINATION_TRIES)
+}
+
 fn wait_for(disk: &dyn Disk, path: &Path, tries: u32) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(path, Mode::Lock)?;
     for _ in 0..tries {
@@ -175,6 +182,7 @@ fn holder(file: &dyn DiskFile) -> Holder {
 pub const FOLDER: &str = "thread-writer-locks";
 const COORDINATION: &str = ".coordination.lock";
 const BRANCHING: &str = ".branching.lock";
+const EXTRAS: &str = ".extras.lock";
 /// Half a minute; a deletion reads the heads of all threads under this lock.
 const BRANCHING_TRIES: u32 = 6000;
 /// Two seconds; the lock is held for a few system calls.

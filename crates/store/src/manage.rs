@@ -87,6 +87,7 @@ impl FileStore {
         let _branching = branching(&*self.disk, &self.home)
             .map_err(|source| StoreError::io(&self.home, source))?;
         self.refuse_if_continued(id)?;
+        self.forget_extras(id)?;
         // Newest first: an interrupted deletion leaves a valid thread, not one with a hole.
         for path in files.copies.iter().chain(files.segments.iter().rev()) {
             for path in [side_path(path), path.clone()] {

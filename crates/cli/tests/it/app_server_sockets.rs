@@ -169,7 +169,8 @@ fn nothing_that_was_accepted_is_lost() {
             .await;
             let text = format!("late {round}");
             let input = json!([{"type": "text", "text": text}]);
-            ann.ask("turn/start", json!({"threadId": thread, "input": input})).await;
+            let late = ann.ask("turn/start", json!({"threadId": thread, "input": input})).await;
+            assert_eq!(late["turn"]["status"], "inProgress", "{late}");
             // However many turns that takes. Between two of them the thread is idle, so that alone tells nothing.
             until_read(&mut ann, &thread, |read| {
                 read["status"]["type"] == "idle" && read.to_string().contains(&text)

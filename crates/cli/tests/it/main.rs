@@ -4,6 +4,8 @@
 mod app_server;
 mod app_server_client;
 mod app_server_config;
+mod app_server_extras;
+mod app_server_goals;
 mod app_server_guide;
 mod app_server_machine;
 mod app_server_schemas;

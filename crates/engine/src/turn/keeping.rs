@@ -26,11 +26,14 @@ impl Turn {
         }
     }
 
-    /// Adds input of the user to the history and to the log, and shows it.
+    /// Adds input to the history and to the log, and shows it if it is the user's.
     pub(super) fn push_user(&mut self, input: UserTurnInput) {
-        let UserTurnInput { item, message } = input;
+        let UserTurnInput { item, message, is_users } = input;
         self.attached.note(&item);
         self.push(Origin::User, item);
+        if !is_users {
+            return;
+        }
         self.user_messages += 1;
         let item = Item {
             user_number: Some(self.user_messages),

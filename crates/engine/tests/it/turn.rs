@@ -404,7 +404,7 @@ fn file(name: &str) -> FileReference {
 fn attached(file: &FileReference) -> UserTurnInput {
     let part = Open::Known(KnownPart::File(FilePart(file.clone())));
     let item = engine::context::user_parts(vec![KnownPart::input_text("see"), part]);
-    UserTurnInput { item, message: UserMessage::text("see") }
+    UserTurnInput { item, message: UserMessage::text("see"), is_users: true }
 }
 
 /// Reads `NAME`, or `NAME=why` for a file that is left out.

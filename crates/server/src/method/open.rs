@@ -10,7 +10,7 @@ use heddle::{
     ThreadId, ThreadSpec,
 };
 
-use super::{Answered, Call, past, thread as threads, turn};
+use super::{Answered, Call, goal, past, queue, thread as threads, turn};
 use crate::ask::Asked;
 use crate::dynamic_tool::DynamicTool;
 use crate::hub::Hub;
@@ -74,6 +74,7 @@ pub(super) async fn resume(
     let settings = loaded.lock().settings.clone();
     let answered = call.answer(&response::Opened { thread, settings, number });
     call.hub.follow(&loaded, &call.peer);
+    goal::tell(&call, &loaded).await;
     Ok(answered)
 }
 
@@ -136,7 +137,8 @@ async fn load_again(
     opening: Opening,
     followers: Vec<Arc<Peer>>,
 ) -> Result<(), RpcError> {
-    let opening = Opening { owner: Arc::default(), ..opening };
+    let (owner, goal_tools) = (Arc::default(), Tools::new());
+    let opening = Opening { owner, goal_tools, ..opening };
     let (asked, source) = (Arc::new(Asked::default()), Source::Resume(id));
     let (heddle, thread) = open_thread(&call.hub, &source, &opening, &asked).await?;
     let facts = facts_of(&thread)?;
@@ -157,6 +159,8 @@ async fn load_again(
         },
     );
     followers.iter().for_each(|peer| call.hub.follow(&loaded, peer));
+    let extras = call.hub.extras(id).await;
+    goal::offer(&call.hub, &loaded, extras.ok().and_then(|extras| extras.goal).as_ref());
     call.hub.tell_all(Notification::ThreadStatusChanged { thread_id, status });
     Ok(())
 }
@@ -171,7 +175,7 @@ async fn open(
     let reserved = call.hub.reserve()?;
     let ephemeral = settings.ephemeral.unwrap_or(false);
     let client = call.peer.client().map(|client| client.name.clone()).unwrap_or_default();
-    let opening = Opening { settings, dynamic_tools, client, owner: Arc::default() };
+    let opening = Opening { settings, dynamic_tools, client, ..Opening::default() };
     let asked = Arc::new(Asked::default());
     let (heddle, thread) = open_thread(&call.hub, &source, &opening, &asked).await?;
     let facts = facts_of(&thread)?;
@@ -215,6 +219,10 @@ async fn open(
             }
             _ => {}
         }
+    }
+    if matches!(source, Source::Resume(_)) {
+        goal::tell(&call, &loaded).await;
+        queue::loaded(&call.hub, &loaded).await;
     }
     Ok(answered)
 }
@@ -324,7 +332,7 @@ async fn open_thread(
     opening: &Opening,
     asked: &Arc<Asked>,
 ) -> Result<(Heddle, Thread), RpcError> {
-    let Opening { settings, dynamic_tools, client, owner } = opening;
+    let Opening { settings, dynamic_tools, client, owner, goal_tools } = opening;
     if let Some(policy) = &settings.sandbox_policy {
         policy.check()?;
     }
@@ -357,6 +365,7 @@ async fn open_thread(
         .originator(hub.originator(client))
         // The value that the reference uses for clients of this protocol.
         .source("vscode")
+        .tools(goal_tools)
         .on_notice(hub.options().on_notice);
     if let Some(approval) = settings.approval_policy {
         spec = spec.approval_policy(approval.into());
@@ -524,7 +533,7 @@ impl From<&SandboxPolicy> for wire::Sandbox {
     }
 }
 
-async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+pub(super) async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
     match heddle.threads().find(thread).await.map_err(refused)? {
         Some(found) if found.archived => Err(RpcError::invalid(format!(
             "thread {thread} is archived; call thread/unarchive first"
@@ -542,6 +551,12 @@ pub(super) fn refused(error: Error) -> RpcError {
         // The process that uses the thread may finish soon.
         (ErrorKind::Settings | ErrorKind::ThreadInUse, _) => RpcError::invalid(chain(&error)),
         _ => RpcError::internal(chain(&error)),
+    }
+}
+
+impl From<Error> for RpcError {
+    fn from(error: Error) -> Self {
+        refused(error)
     }
 }
 

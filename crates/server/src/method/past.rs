@@ -91,12 +91,14 @@ pub(super) async fn search(
     let hits = call.hub.heddle().threads().search(search).await.map_err(refused)?;
     // A thread is there once, with its best hit.
     let mut seen = HashSet::new();
-    let found = hits.into_iter().filter(|hit| seen.insert(hit.thread.id)).map(|hit| {
-        let snippet: String = hit.snippet.iter().map(|piece| piece.text.as_str()).collect();
-        FoundThread { thread: shown(&call.hub, hit.thread), snippet }
-    });
+    let found = hits.into_iter().filter(|hit| seen.insert(hit.thread.id));
     let page = PageOf { limit: Some(limit.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX)), cursor };
-    let (data, next_cursor) = model::page_of(found.collect(), &page)?;
+    let (found, next_cursor) = model::page_of(found.collect(), &page)?;
+    let mut data = Vec::new();
+    for hit in found {
+        let snippet: String = hit.snippet.iter().map(|piece| piece.text.as_str()).collect();
+        data.push(FoundThread { thread: shown(&call.hub, hit.thread).await, snippet });
+    }
     Ok(call.answer(&FoundThreads { data, next_cursor, backwards_cursor: () }))
 }
 
@@ -164,7 +166,10 @@ pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered<Threa
         cursor,
     };
     let page = call.hub.heddle().threads().list(list).await.map_err(refused)?;
-    let data = page.threads.into_iter().map(|found| shown(&call.hub, found)).collect();
+    let mut data = Vec::new();
+    for found in page.threads {
+        data.push(shown(&call.hub, found).await);
+    }
     Ok(call.answer(&Threads {
         data,
         read_states: BTreeMap::new(),
@@ -173,9 +178,11 @@ pub(super) async fn list(call: Call, asked: ThreadList) -> Result<Answered<Threa
     }))
 }
 
-fn shown(hub: &Hub, found: Summary) -> Thread {
+async fn shown(hub: &Hub, found: Summary) -> Thread {
+    let id = found.id;
     let mut thread = Thread::from_summary(found);
-    if let Some(loaded) = thread.id.parse().ok().and_then(|id| hub.find(id)) {
+    add_extras(hub, id, &mut thread).await;
+    if let Some(loaded) = hub.find(id) {
         add_live(&mut thread, &loaded.lock().shown());
     }
     thread
@@ -211,10 +218,18 @@ pub(super) async fn thread(
     if view.is_none() {
         thread.turns = Vec::new();
     }
+    add_extras(hub, id, &mut thread).await;
     if let Some(live) = live {
         add_live(&mut thread, &live);
     }
     Ok(thread)
+}
+
+/// Adds what clients have changed about a thread. If that cannot be read, it is shown as its log says: who changes it is told.
+async fn add_extras(hub: &Hub, id: ThreadId, thread: &mut Thread) {
+    if let Ok(extras) = hub.extras(id).await {
+        thread.git_info = extras.git.applied_to(thread.git_info.take());
+    }
 }
 
 /// Adds the status and the environments of a loaded thread, which are not on disk.

@@ -7,7 +7,9 @@ use crate::method::open::refused;
 use crate::method::past;
 use crate::missed::Since;
 use crate::notification::Notification;
-use crate::request::{InjectItems, OfThread, PageOf, SetName, SettingsUpdate, ThreadEvents};
+use crate::request::{
+    InjectItems, MetadataUpdate, OfThread, PageOf, SetName, SettingsUpdate, ThreadEvents,
+};
 use crate::response::{Done, Events, Listed, OneThread, UnsubscribeStatus, Unsubscribed};
 use crate::thread::LoadedThread;
 
@@ -63,6 +65,27 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     let (thread_id, thread_name) = (id.to_string(), Some(name.to_owned()));
     call.hub.tell_all(Notification::ThreadNameUpdated { thread_id, thread_name });
     Ok(answered)
+}
+
+/// Changes what is known about a thread, loaded or not, but for its name.
+pub(super) async fn update_metadata(
+    call: Call,
+    update: MetadataUpdate,
+) -> Result<Answered<OneThread>, RpcError> {
+    let id = update.thread_id;
+    let changes = update.changes()?;
+    let _gate = call.hub.gate(id).await;
+    needs_log(&call.hub, id, "metadata updates").await?;
+    let git = call.hub.change_extras(id, |extras| {
+        extras.git.add(changes);
+        Ok(extras.git.clone())
+    });
+    let git = git.await?;
+    if let Some(loaded) = call.hub.find(id) {
+        loaded.lock().set_git(&git);
+    }
+    let thread = past::thread(&call.hub, id, None).await?;
+    Ok(call.answer(&OneThread { thread }))
 }
 
 /// Returns the notifications that a client has missed while it was away.
@@ -154,6 +177,26 @@ pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> 
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a thread that is not there, and one that is never saved. A new one, which would be gone when it is closed, is saved.
+/// The caller holds its gate.
+pub(super) async fn needs_log(hub: &Hub, id: heddle::ThreadId, what: &str) -> Result<(), RpcError> {
+    let Some(loaded) = hub.find(id) else {
+        let found = hub.heddle().threads().find(id).await.map_err(refused)?;
+        let missing = || RpcError::invalid(format!("no rollout found for thread id {id}"));
+        return found.map(drop).ok_or_else(missing);
+    };
+    if loaded.lock().is_ephemeral() {
+        return Err(RpcError::invalid(format!("ephemeral thread does not support {what}: {id}")));
+    }
+    if !loaded.lock().is_saved() {
+        open::renew(hub, &loaded).await?;
+        let thread = loaded.lock().open.clone();
+        thread.inject(Vec::new()).await.map_err(refused)?;
+        loaded.lock().note_saved();
+    }
+    Ok(())
 }
 
 /// Closes a thread if it is loaded, and waits until its log is free.

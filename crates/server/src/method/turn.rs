@@ -9,7 +9,8 @@ use crate::request::{
     OfThread, ShellCommand, TurnInterrupt, TurnLimits, TurnStart, TurnSteer, UserInput, check_input,
 };
 use crate::response::{Done, OneTurn, Steered};
-use crate::thread::{Closed, ThreadState};
+use crate::thread::{Closed, LoadedThread, ThreadState};
+use crate::wire;
 
 /// Starts a turn, or adds the input to the one that is running.
 pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTurn>, RpcError> {
@@ -25,21 +26,25 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTu
     // So that no other client starts a turn while settings change.
     let _gate = call.hub.gate(thread_id).await;
     let loaded = call.hub.loaded(thread_id)?;
-    check_input(&input)?;
-    if says_nothing(&input) {
-        return Err(RpcError::invalid("input is empty: say something"));
-    }
+    check_said(&input)?;
     let first = preview(&input);
     let only_text = is_text(&input);
     let said = to_input(input, client_user_message_id);
     let before = loaded.lock().settings.clone();
     open::change(&call.hub, &loaded, &changes).await?;
-    let mut state = loaded.lock();
-    if let (Some(turn), Some(handle)) = (state.running_turn().cloned(), state.handle()) {
-        refuse_input(&state)?;
-        steer_with(handle, only_text, said)?;
-        return Ok(call.answer(&OneTurn { turn }));
-    }
+    let mut state = loop {
+        if let Some(turn) = steer_running(&loaded, only_text, &said)? {
+            return Ok(call.answer(&OneTurn { turn }));
+        }
+        // One that is over may still be told; until then nothing else begins.
+        loaded.turn_told().await;
+        open::renew(&call.hub, &loaded).await?;
+        let state = loaded.lock();
+        // Input that came too late for it may have begun another one.
+        if state.turn_id().is_none() {
+            break state;
+        }
+    };
     let mut turn = state.open.turn(said).limits(turn_limits(heddle_limits));
     if let Some(schema) = output_schema {
         turn.set_output_schema(&schema.to_string())
@@ -59,14 +64,31 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTu
     Ok(answered)
 }
 
+/// Adds input to the turn that is running, unless it is over. Returns the turn.
+fn steer_running(
+    loaded: &LoadedThread,
+    only_text: bool,
+    said: &heddle::Input,
+) -> Result<Option<wire::Turn>, RpcError> {
+    let state = loaded.lock();
+    let (Some(turn), Some(handle)) = (state.running_turn(), state.handle()) else {
+        return Ok(None);
+    };
+    if handle.is_over() {
+        return Ok(None);
+    }
+    refuse_input(&state)?;
+    match steer_with(handle, only_text, said.clone()) {
+        Err(_) if handle.is_over() => Ok(None),
+        done => done.map(|()| Some(turn.clone())),
+    }
+}
+
 /// Adds input to the running turn.
 pub(super) async fn steer(call: Call, steer: TurnSteer) -> Result<Answered<Steered>, RpcError> {
     let TurnSteer { thread_id, expected_turn_id, input, client_user_message_id } = steer;
     let loaded = call.hub.loaded(thread_id)?;
-    check_input(&input)?;
-    if says_nothing(&input) {
-        return Err(RpcError::invalid("input is empty: say something"));
-    }
+    check_said(&input)?;
     let only_text = is_text(&input);
     let said = to_input(input, client_user_message_id);
     let state = loaded.lock();
@@ -175,16 +197,20 @@ fn steer_with(
     }
 }
 
-/// Returns whether the model would get nothing of the input.
-fn says_nothing(input: &[UserInput]) -> bool {
-    input.iter().all(|part| matches!(part, UserInput::Mention { .. }))
+/// Refuses input of which the model would get nothing, or not all.
+pub(super) fn check_said(input: &[UserInput]) -> Result<(), RpcError> {
+    check_input(input)?;
+    match input.iter().all(|part| matches!(part, UserInput::Mention { .. })) {
+        true => Err(RpcError::invalid("input is empty: say something")),
+        false => Ok(()),
+    }
 }
 
 fn is_text(input: &[UserInput]) -> bool {
     input.iter().all(|part| matches!(part, UserInput::Text { .. } | UserInput::Mention { .. }))
 }
 
-fn to_input(input: Vec<UserInput>, client_id: Option<String>) -> heddle::Input {
+pub(super) fn to_input(input: Vec<UserInput>, client_id: Option<String>) -> heddle::Input {
     let parts = input.into_iter().map(Into::into);
     let input = parts.fold(heddle::Input::default(), heddle::Input::part);
     client_id.into_iter().fold(input, heddle::Input::client_id)

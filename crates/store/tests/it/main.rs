@@ -7,6 +7,7 @@ mod conformance;
 mod damage;
 mod disk;
 mod ends;
+mod extras;
 mod imports;
 mod index;
 mod index_home;

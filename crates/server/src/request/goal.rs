@@ -1,0 +1,25 @@
+//! Parameters of the goal of a thread.
+
+use protocol::id::ThreadId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{given, thread_id};
+use crate::goal::GoalStatus;
+
+/// What to change about the goal of a thread. What is left out stays.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GoalSet {
+    #[serde(deserialize_with = "thread_id")]
+    #[schemars(with = "String")]
+    pub thread_id: ThreadId,
+    #[serde(default)]
+    pub objective: Option<String>,
+    #[serde(default)]
+    pub status: Option<GoalStatus>,
+    /// How many tokens it may use; null for no limit.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<i64>")]
+    pub token_budget: Option<Option<i64>>,
+}
