@@ -32,6 +32,7 @@ mod published;
 pub mod question;
 pub mod request;
 mod response;
+pub mod restored;
 pub mod schema;
 mod searches;
 mod serve;
