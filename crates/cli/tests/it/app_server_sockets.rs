@@ -1,5 +1,6 @@
 //! Clients that connect to an app-server: several at once, some of them slow, gone, or not allowed.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -807,5 +808,31 @@ fn the_guide_lists_the_methods() {
         assert!(guide.contains(&name), "{} is missing", method.name);
         let experimental = method.stability == server::Stability::Experimental;
         assert_eq!(guide.contains(&starred), experimental, "{}", method.name);
+    }
+}
+
+/// Each row of the table is what the schema of the method says.
+#[test]
+fn the_guide_lists_parameters() {
+    let guide = include_str!("../../../../docs/app-server.md");
+    let (_, table) = guide.split_once("| method | needs | takes |\n| --- | --- | --- |\n").unwrap();
+    let (rows, _) = table.split_once("\n\n").unwrap();
+    let schemas = server::schema::json_schemas(true);
+    for row in rows.lines() {
+        let [name, needs, takes] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let names = |cell: &str| {
+            let names = cell.split(", ").map(|name| name.trim().trim_matches('`').to_owned());
+            names.filter(|name| name != "–").collect::<BTreeSet<_>>()
+        };
+        let name = name.trim().trim_matches('`');
+        let method = server::METHODS.iter().find(|it| it.name == name).expect("a method");
+        let schema = &schemas[&format!("v2/{}.json", method.params.name)];
+        let texts = |value: &Value| serde_json::from_value::<BTreeSet<String>>(value.clone());
+        let needed = texts(&schema["required"]).unwrap_or_default();
+        let all: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names(needs), needed, "{name}");
+        assert_eq!(names(takes), all.difference(&needed).cloned().collect(), "{name}");
     }
 }
