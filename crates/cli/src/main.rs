@@ -6,6 +6,7 @@ mod command;
 mod failure;
 mod find;
 mod host;
+mod memory;
 mod progress;
 mod signals;
 mod terminal;

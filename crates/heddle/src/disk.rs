@@ -29,8 +29,13 @@ pub enum DiskError {
     #[error("{0}")]
     Invalid(String),
     /// The system refused.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+    #[error("path `{}`: {error}", path.display())]
+    Io {
+        /// What could not be read or written.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
 }
 
 /// What is known of a file.
@@ -73,25 +78,21 @@ pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let options = &mut File::options();
     let opened = files::open_with(options.write(true).create(true), path);
-    let mut file = opened.map_err(|error| match error {
-        FileError::NotAFile(Kind::Directory) => ErrorKind::IsADirectory.into(),
-        error => not_a_file(error, path),
-    })?;
+    let mut file = opened.map_err(|error| not_writable(error, path))?;
     // Not while it is opened: by then it is not known what it is.
-    file.set_len(0)?;
-    Ok(file.write_all(bytes)?)
+    file.set_len(0).and_then(|()| file.write_all(bytes)).map_err(at(path))
 }
 
 /// Creates a directory, and those above it if `recursive`.
 pub fn create_directory(path: &Path, recursive: bool) -> Result<(), DiskError> {
     let created = if recursive { fs::create_dir_all(path) } else { fs::create_dir(path) };
-    Ok(created?)
+    created.map_err(at(path))
 }
 
 /// Returns what is known of a file.
 pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
-    let found = fs::metadata(path)?;
-    let is_symlink = fs::symlink_metadata(path)?.is_symlink();
+    let found = fs::metadata(path).map_err(at(path))?;
+    let is_symlink = fs::symlink_metadata(path).map_err(at(path))?.is_symlink();
     let since_1970 = |time: io::Result<SystemTime>| {
         let passed = time.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         passed.and_then(|passed| i64::try_from(passed.as_millis()).ok()).unwrap_or_default()
@@ -108,8 +109,8 @@ pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
 /// Returns the entries of a directory, by name. Links that lead nowhere are left out.
 pub fn entries(path: &Path) -> Result<Vec<Entry>, DiskError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        let entry = entry.map_err(at(path))?;
         // It may be gone by now, too.
         let Ok(kind) = fs::metadata(entry.path()) else { continue };
         if found.len() == ENTRIES_MAX {
@@ -125,14 +126,16 @@ pub fn entries(path: &Path) -> Result<Vec<Entry>, DiskError> {
     Ok(found)
 }
 
-/// Removes a file, a link, or a directory: with all that is in it if `recursive`. What is not there is no error if `force`.
+/// Removes a file, a link, or a directory: with all that is in it if `recursive`. What is not there is no error if `force`. A
+/// path that ends in `.` or `..` is refused, as `rm` does: what it would remove is not what it names.
 pub fn remove(path: &Path, recursive: bool, force: bool) -> Result<(), DiskError> {
     if path.parent().is_none() {
         return Err(DiskError::Invalid("the root directory is not removed".to_owned()));
     }
+    check_is_named(path)?;
     let found = match fs::symlink_metadata(path) {
         Err(error) if force && error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found?,
+        found => found.map_err(at(path))?,
     };
     let removed = match (found.is_dir(), recursive) {
         (true, true) => fs::remove_dir_all(path),
@@ -142,7 +145,23 @@ pub fn remove(path: &Path, recursive: bool, force: bool) -> Result<(), DiskError
     match removed {
         // Somebody else was faster.
         Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => Ok(removed?),
+        removed => removed.map_err(at(path)),
+    }
+}
+
+/// Refuses a path that ends in `.` or `..`: what it leads to has another name.
+pub fn check_is_named(path: &Path) -> Result<(), DiskError> {
+    // As it is written: to a `Path`, `a/.` ends in `a`.
+    let mut written = path.as_os_str().as_encoded_bytes();
+    while let Some(rest) = written.strip_suffix(b"/") {
+        written = rest;
+    }
+    match written.rsplit(|byte| *byte == b'/').next() {
+        Some(b"." | b"..") => Err(DiskError::Invalid(format!(
+            "path `{}` ends in `.` or `..`, and is not removed: name the directory itself",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -154,9 +173,9 @@ pub fn copy(
     recursive: bool,
     go_on: &dyn Fn() -> bool,
 ) -> Result<(), DiskError> {
-    let found = fs::symlink_metadata(from)?;
+    let found = fs::symlink_metadata(from).map_err(at(from))?;
     if found.is_symlink() {
-        return Ok(copy_link(from, to)?);
+        return copy_link(from, to);
     }
     if found.is_file() {
         return copy_file(from, to, go_on);
@@ -169,7 +188,8 @@ pub fn copy(
     if !recursive {
         return Err(DiskError::Invalid("a directory is copied only with `recursive`".to_owned()));
     }
-    if settled(to)?.starts_with(from.canonicalize()?) {
+    let begin = from.canonicalize().map_err(at(from))?;
+    if settled(to).map_err(at(to))?.starts_with(begin) {
         return Err(DiskError::Invalid(
             "a directory cannot be copied to itself or one of its descendants".to_owned(),
         ));
@@ -181,9 +201,9 @@ fn copy_directory(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<()
     let mut waiting = vec![(from.to_owned(), to.to_owned())];
     let mut seen = 0;
     while let Some((from, to)) = waiting.pop() {
-        fs::create_dir_all(&to)?;
-        for entry in fs::read_dir(&from)? {
-            let entry = entry?;
+        fs::create_dir_all(&to).map_err(at(&to))?;
+        for entry in fs::read_dir(&from).map_err(at(&from))? {
+            let entry = entry.map_err(at(&from))?;
             seen += 1;
             if seen > COPY_ENTRIES_MAX {
                 return Err(DiskError::Invalid(format!(
@@ -191,7 +211,8 @@ fn copy_directory(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<()
                      copied: copy its parts"
                 )));
             }
-            let (kind, from, to) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+            let kind = entry.file_type().map_err(at(&entry.path()))?;
+            let (from, to) = (entry.path(), to.join(entry.file_name()));
             if kind.is_dir() {
                 waiting.push((from, to));
             } else if kind.is_symlink() {
@@ -205,8 +226,9 @@ fn copy_directory(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<()
     Ok(())
 }
 
-fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(fs::read_link(from)?, to)
+fn copy_link(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let leads_to = fs::read_link(from).map_err(at(from))?;
+    std::os::unix::fs::symlink(leads_to, to).map_err(at(to))
 }
 
 fn copy_file(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<(), DiskError> {
@@ -215,22 +237,20 @@ fn copy_file(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<(), Dis
     let source = files::open(from).map_err(|error| not_a_file(error, from))?;
     let options = &mut File::options();
     let opened = files::open_with(options.write(true).create(true), to);
-    let mut target = opened.map_err(|error| match error {
-        FileError::NotAFile(Kind::Directory) => ErrorKind::IsADirectory.into(),
-        error => not_a_file(error, to),
-    })?;
-    let (ours, theirs) = (source.metadata()?, target.metadata()?);
+    let mut target = opened.map_err(|error| not_writable(error, to))?;
+    let (ours, theirs) = (source.metadata().map_err(at(from))?, target.metadata().map_err(at(to))?);
     if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) {
         // To empty it before it is read would lose it.
         return Ok(());
     }
-    target.set_len(0)?;
+    target.set_len(0).map_err(at(to))?;
     loop {
         if !go_on() {
-            return Err(DiskError::Io(ErrorKind::Interrupted.into()));
+            return Err(at(to)(ErrorKind::Interrupted.into()));
         }
-        if io::copy(&mut (&source).take(COPY_BYTES), &mut target)? == 0 {
-            return Ok(target.set_permissions(ours.permissions())?);
+        // Which of the two has failed is not said; it is rarely the one that could be opened for reading.
+        if io::copy(&mut (&source).take(COPY_BYTES), &mut target).map_err(at(to))? == 0 {
+            return target.set_permissions(ours.permissions()).map_err(at(to));
         }
     }
 }
@@ -248,9 +268,16 @@ fn settled(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+fn not_writable(error: FileError, path: &Path) -> DiskError {
+    match error {
+        FileError::NotAFile(Kind::Directory) => at(path)(rustix::io::Errno::ISDIR.into()),
+        error => not_a_file(error, path),
+    }
+}
+
 fn not_a_file(error: FileError, path: &Path) -> DiskError {
     match error {
-        FileError::Io(error) => error.into(),
+        FileError::Io(error) => at(path)(error),
         FileError::NotAFile(Kind::Kernel) => DiskError::Invalid(format!(
             "path `{}` is a file of the kernel, whose content depends on who reads it",
             path.display()
@@ -259,15 +286,9 @@ fn not_a_file(error: FileError, path: &Path) -> DiskError {
     }
 }
 
-impl From<ErrorKind> for DiskError {
-    /// The error of the system that has this kind, with its text and number.
-    fn from(kind: ErrorKind) -> Self {
-        let errno = match kind {
-            ErrorKind::IsADirectory => rustix::io::Errno::ISDIR,
-            _ => return Self::Io(kind.into()),
-        };
-        Self::Io(errno.into())
-    }
+/// Says of an error of the system which path it is about.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    |error| DiskError::Io { path: path.to_owned(), error }
 }
 
 #[cfg(test)]
@@ -306,7 +327,7 @@ mod tests {
         says(read(Path::new("/dev/zero")), "is not a file");
         says(read(Path::new("/proc/self/environ")), "of the kernel");
         says(read(&at("d")), "is not a file");
-        says(read(&at("none")), "(os error 2)");
+        says(read(&at("none")), "/none`: No such file or directory (os error 2)");
         says(write(&at("d/pipe"), b"x"), "is not a file");
         says(write(Path::new("/dev/full"), b"x"), "is not a file");
         says(write(&at("d"), b"x"), "Is a directory (os error 21)");
@@ -370,7 +391,10 @@ mod tests {
             ("none", true, true, "done"),
             ("none", true, false, "(os error 2)"),
             ("d", false, true, "Directory not empty (os error 39)"),
-            ("d/a/x", true, true, "Not a directory (os error 20)"),
+            ("d/a/x", true, true, "/d/a/x`: Not a directory (os error 20)"),
+            ("d/sub/..", true, true, "ends in `.` or `..`"),
+            ("d/.", true, true, "ends in `.` or `..`"),
+            ("d/..//", true, true, "ends in `.` or `..`"),
             ("d/dangling", true, false, "done"),
             ("p/q", false, false, "done"),
             ("d", true, false, "done"),
@@ -388,7 +412,7 @@ mod tests {
             ("d/a", "a2", false, "done"),
             ("d/a", "d/a", false, "done"),
             ("d/a", "d", false, "Is a directory (os error 21)"),
-            ("d/a", "none/a", false, "(os error 2)"),
+            ("d/a", "none/a", false, "/none/a`: No such file or directory (os error 2)"),
             ("d/link", "l2", false, "done"),
             ("d", "e", false, "only with `recursive`"),
             ("d", "e", true, "done"),
@@ -396,7 +420,7 @@ mod tests {
             ("d", "d/inside", true, "itself or one of its descendants"),
             ("d", "d", true, "itself or one of its descendants"),
             ("d", "a2", true, "File exists (os error 17)"),
-            ("none", "x", true, "(os error 2)"),
+            ("none", "x", true, "/none`: No such file or directory (os error 2)"),
         ] {
             says(copy(&at(from), &at(to), recursive, &|| true), want);
         }

@@ -373,6 +373,8 @@ fn plain(request: &SpawnRequest) -> std::process::Command {
 /// Gives the process default signal actions, its own session, and a controlling terminal if it has one.
 #[expect(unsafe_code, reason = "a new session can only be created between fork and exec")]
 fn new_session(command: &mut std::process::Command, io: Io) {
+    #[cfg(target_os = "linux")]
+    let agent = rustix::process::getpid();
     // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
     // what the time between fork and exec demands.
     unsafe {
@@ -389,10 +391,21 @@ fn new_session(command: &mut std::process::Command, io: Io) {
                 crate::linux::close_on_exec_from_3()?;
                 // Killing the agent kills the command itself; killing its children as well needs a
                 // namespace.
-                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                end_with(agent, Signal::KILL)?;
             }
             Ok(())
         });
+    }
+}
+
+/// Has the kernel signal this process when its parent ends; fails if that has happened already.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_with(parent: rustix::process::Pid, signal: Signal) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
+    // A parent that was killed between fork and the call above is one whose end nobody reports any more.
+    match rustix::process::getppid() {
+        Some(now) if now == parent => Ok(()),
+        _ => Err(rustix::io::Errno::SRCH.into()),
     }
 }
 
@@ -418,7 +431,18 @@ pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::session_of;
+    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+
+    use super::{end_with, session_of};
+
+    /// A command that was being started when the agent was killed must not outlive it.
+    #[test]
+    fn a_process_whose_parent_is_gone_does_not_go_on() {
+        for (parent, want) in [(getppid().unwrap(), true), (getpid(), false)] {
+            assert_eq!(end_with(parent, Signal::TERM).is_ok(), want);
+            set_parent_process_death_signal(None).unwrap();
+        }
+    }
 
     #[test]
     fn sessions() {

@@ -50,22 +50,24 @@ impl TurnDiff {
     fn part(&self, change: &Change) -> String {
         let old = self.shown(&change.path);
         let new = change.moved_to.as_deref().map_or_else(|| old.clone(), |path| self.shown(path));
-        let mut part = format!("diff --git a/{old} b/{new}\n");
+        let (a, b) = (quoted(&format!("a/{old}")), quoted(&format!("b/{new}")));
+        let mut part = format!("diff --git {a} {b}\n");
         match change.kind {
             ChangeKind::Add => {
                 part += "new file mode 100644\n";
-                whole(&mut part, ("/dev/null", &format!("b/{new}")), '+', &change.diff);
+                whole(&mut part, ("/dev/null", &ended(&b)), '+', &change.diff);
             }
             ChangeKind::Delete => {
                 part += "deleted file mode 100644\n";
-                whole(&mut part, (&format!("a/{old}"), "/dev/null"), '-', &change.diff);
+                whole(&mut part, (&ended(&a), "/dev/null"), '-', &change.diff);
             }
             ChangeKind::Update => {
                 if old != new {
-                    let _ = write!(part, "rename from {old}\nrename to {new}\n");
+                    let _ =
+                        write!(part, "rename from {}\nrename to {}\n", quoted(&old), quoted(&new));
                 }
                 if !change.diff.is_empty() {
-                    let _ = write!(part, "--- a/{old}\n+++ b/{new}\n{}", change.diff);
+                    let _ = write!(part, "--- {}\n+++ {}\n{}", ended(&a), ended(&b), change.diff);
                     if !change.diff.ends_with('\n') {
                         part.push('\n');
                     }
@@ -79,6 +81,40 @@ impl TurnDiff {
         let relative = Path::new(path).strip_prefix(&self.directory);
         relative.map_or_else(|_| path.to_owned(), |path| path.display().to_string())
     }
+}
+
+/// Quotes a path like a string of C if its characters would be taken for something else, as git does with
+/// `core.quotePath=false`.
+fn quoted(path: &str) -> String {
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f);
+    if path.bytes().all(is_plain) {
+        return path.to_owned();
+    }
+    let mut quoted = String::from('"');
+    for character in path.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\x07' => quoted += "\\a",
+            '\x08' => quoted += "\\b",
+            '\t' => quoted += "\\t",
+            '\n' => quoted += "\\n",
+            '\x0b' => quoted += "\\v",
+            '\x0c' => quoted += "\\f",
+            '\r' => quoted += "\\r",
+            '\0'..='\x1f' | '\x7f' => {
+                let _ = write!(quoted, "\\{:03o}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Ends a path in a line of its own: other programs than git end it at its first space, unless a tab follows.
+fn ended(path: &str) -> String {
+    let tab = if path.contains(' ') { "\t" } else { "" };
+    format!("{path}{tab}")
 }
 
 /// Writes a file that is added or deleted as a whole.
@@ -136,6 +172,37 @@ mod tests {
              @@ -1,2 +1,2 @@\n-one\n+ONE\n two\n",
         );
         check(&[change("/w/e", ChangeKind::Add, "")], "diff --git a/e b/e\nnew file mode 100644\n");
+    }
+
+    /// What git itself writes for these names.
+    #[test]
+    fn odd_names() {
+        for (name, a, b) in [
+            ("é", "a/é", "b/é"),
+            ("a b", "a/a b\t", "b/a b\t"),
+            ("a\tb", "\"a/a\\tb\"", "\"b/a\\tb\""),
+            ("\"x\\", "\"a/\\\"x\\\\\"", "\"b/\\\"x\\\\\""),
+            ("\u{1} \n", "\"a/\\001 \\n\"\t", "\"b/\\001 \\n\"\t"),
+        ] {
+            let head = format!("diff --git {} {}", a.trim_end(), b.trim_end());
+            let path = format!("/w/{name}");
+            check(
+                &[change(&path, ChangeKind::Update, "@@ -1 +1 @@\n-a\n+b\n")],
+                &format!("{head}\n--- {a}\n+++ {b}\n@@ -1 +1 @@\n-a\n+b\n"),
+            );
+            check(
+                &[change(&path, ChangeKind::Delete, "a\n")],
+                &format!(
+                    "{head}\ndeleted file mode 100644\n--- {a}\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
+                ),
+            );
+            let moved_to = Some(format!("{path}2"));
+            let moved = Change { moved_to, ..change(&path, ChangeKind::Update, "") };
+            let mut diff = TurnDiff::new("/w".into());
+            diff.add(&[moved]);
+            let text = diff.text().unwrap();
+            assert!(text.contains(&format!("\nrename from {}\n", quoted(name))), "{text}");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod question;
 mod queue;
 pub mod request;
 mod response;
+pub mod restored;
 pub mod schema;
 mod searches;
 mod serve;

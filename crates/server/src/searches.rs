@@ -3,7 +3,7 @@
 //! A search looks through directories on a thread for blocking work, and no thread waits for the next query. A newer query
 //! ends the work for an older one; the end of the connection ends all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -202,10 +202,28 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// Takes the directories that a client names, relative to that of the server.
-    pub(crate) fn new(names: Vec<String>, directory: &std::path::Path) -> Self {
-        let paths = names.iter().map(|name| directory.join(name)).collect();
-        Self { names, paths }
+    /// Takes the directories that a client names, relative to that of the server, each once. One that is not there, or is no
+    /// directory, is an error.
+    pub(crate) fn find(names: Vec<String>, directory: &std::path::Path) -> Result<Self, RpcError> {
+        let mut roots = Self { names: Vec::new(), paths: Vec::new() };
+        let mut seen = BTreeSet::new();
+        for name in names {
+            let path = directory.join(&name);
+            let wrong = |why: &dyn std::fmt::Display| {
+                RpcError::invalid(format!(
+                    "roots: `{name:.200}` cannot be searched: {why}; name directories that are there"
+                ))
+            };
+            let found = path.canonicalize().map_err(|error| wrong(&error))?;
+            if !found.is_dir() {
+                return Err(wrong(&"it is no directory"));
+            }
+            if seen.insert(found) {
+                roots.names.push(name);
+                roots.paths.push(path);
+            }
+        }
+        Ok(roots)
     }
 
     fn shown(&self, found: Vec<Match>) -> Vec<FoundFile> {
@@ -326,7 +344,7 @@ mod tests {
     use super::*;
 
     fn roots() -> Roots {
-        Roots::new(Vec::new(), std::path::Path::new("/"))
+        Roots::find(Vec::new(), std::path::Path::new("/")).unwrap()
     }
 
     #[test]

@@ -102,24 +102,68 @@ impl ThreadLog for FileLog {
 
 impl Catalog for FileStore {
     fn list(&self, list: List) -> StoreFuture<'_, Page, CatalogError> {
-        Box::pin(async move { self.index()?.list(&list) })
+        Box::pin(self.ask(move |index| index.list(&list)))
     }
 
     fn search(&self, search: Search) -> StoreFuture<'_, Vec<Hit>, CatalogError> {
-        Box::pin(async move { self.index()?.search(&search) })
+        Box::pin(self.ask(move |index| index.search(&search)))
     }
 
     fn resolve<'a>(&'a self, text: &'a str) -> StoreFuture<'a, ThreadId, ResolveError> {
-        Box::pin(async move { self.index()?.resolve(text) })
+        Box::pin(self.ask(move |index| index.resolve(text)))
     }
 
     fn last<'a>(&'a self, cwd: Option<&'a str>) -> StoreFuture<'a, Option<ThreadId>, CatalogError> {
-        Box::pin(async move { Ok(index::last(&self.home, cwd)) })
+        Box::pin(async move {
+            let _asking = self.asking.lock().await;
+            Ok(index::last(&self.home, cwd))
+        })
     }
 }
 
 impl FileStore {
-    fn index(&self) -> Result<Index, CatalogError> {
-        Index::open(&self.home, |_| {})
+    /// Asks the index, after everybody who asked before. Every question first updates the index, which only one can do at a
+    /// time: the others would wait for its lock, each with pages of the database in memory, and those that wait too long
+    /// would read all logs into an index of their own.
+    async fn ask<T, E: From<CatalogError>>(
+        &self,
+        ask: impl FnOnce(&mut Index) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _asking = self.asking.lock().await;
+        ask(&mut Index::open(&self.home, |_| {})?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Begins a question while another one is answered, and finishes it after that.
+    #[track_caller]
+    fn check<T, E: std::fmt::Debug>(store: &FileStore, mut asked: StoreFuture<'_, T, E>) {
+        let mut context = Context::from_waker(Waker::noop());
+        let asking = store.asking.try_lock().expect("nobody asks");
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        drop(asking);
+        let std::task::Poll::Ready(answer) = asked.as_mut().poll(&mut context) else {
+            panic!("it still waits")
+        };
+        answer.unwrap();
+    }
+
+    #[test]
+    fn questions_wait_for_each_other() {
+        let home = tempfile::tempdir().unwrap();
+        let store = FileStore::new(home.path());
+        // A clone is the same store.
+        let other = store.clone();
+        check(&store, other.list(List::default()));
+        let search = Search { words: "x".into(), raw: false, cwd: None, archived: false, limit: 1 };
+        check(&store, other.search(search));
+        let unknown = Box::pin(async { other.resolve("x").await.map_or(Ok(()), |_| Err("found")) });
+        check(&store, unknown);
+        check(&store, other.last(None));
     }
 }

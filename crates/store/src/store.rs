@@ -19,6 +19,8 @@ use crate::side::Known;
 pub struct FileStore {
     pub(crate) home: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Held while the index is asked.
+    pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// An existing thread.
@@ -128,7 +130,7 @@ impl FileStore {
 
     /// Returns the threads below `home` on another disk.
     pub fn with_disk(home: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
-        Self { home: home.into(), disk }
+        Self { home: home.into(), disk, asking: Arc::default() }
     }
 
     /// Reads a thread, with what it continues, and passes every line to `sink`. The last head among them is

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::args::{AppServerArgs, AppServerCommand, SharedArgs};
 use crate::failure::{Failure, code};
 use crate::host;
+use crate::memory;
 use crate::signals::{PATIENCE, Signals};
 use crate::terminal;
 
@@ -26,6 +27,7 @@ pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, F
     if let Some(command) = &args.command {
         return generate(command);
     }
+    memory::share_heaps();
     let access = access(&args)?;
     let AppServerArgs { listen, write_timeout, shared, .. } = args;
     let shared = shared.merge_over(before);

@@ -1,5 +1,6 @@
 //! Clients that connect to an app-server: several at once, some of them slow, gone, or not allowed.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -685,6 +686,57 @@ fn settings_change() {
     assert!(requests[2].body["input"].to_string().contains(&sub), "the model is told where it is");
 }
 
+/// A thread that is loaded again goes on as its last turn was, and a fork of it but for the model.
+#[test]
+fn settings_hold_when_a_thread_is_loaded_again() {
+    let answers = ["one", "two", "three"].map(|text| response([message(text)]));
+    let (model, lab, server, runtime) = scene(json!(answers));
+    lab.workspace.write("sub/x", "").unwrap();
+    let sub = lab.workspace.path().join("sub").display().to_string();
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let settings = json!({"cwd": sub, "sandbox": "danger-full-access"});
+        let thread = ann.start_thread(settings).await;
+        let of = json!({"threadId": thread});
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        let more = json!({
+            "threadId": thread, "input": [{"type": "text", "text": "go"}],
+            "model": "gpt-other", "effort": "low", "approvalPolicy": "never",
+        });
+        ann.ask("turn/start", more).await;
+        ann.told("turn/completed").await;
+        ann.ask("thread/archive", of.clone()).await;
+        ann.ask("thread/unarchive", of.clone()).await;
+        for (method, model, effort) in [
+            ("thread/resume", json!("gpt-other"), json!("low")),
+            ("thread/fork", json!("gpt-5.5"), json!(null)),
+        ] {
+            let opened = ann.ask(method, of.clone()).await;
+            assert_eq!(
+                (&opened["model"], &opened["reasoningEffort"]),
+                (&model, &effort),
+                "{opened}"
+            );
+            assert_eq!((&opened["cwd"], &opened["approvalPolicy"]), (&json!(sub), &json!("never")));
+            assert_eq!(opened["sandbox"], json!({"type": "dangerFullAccess"}), "{method}");
+        }
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        // A directory that is gone keeps nobody from the thread.
+        ann.ask("thread/archive", of.clone()).await;
+        ann.ask("thread/unarchive", of.clone()).await;
+        std::fs::remove_dir_all(&sub).unwrap();
+        let opened = ann.ask("thread/resume", of.clone()).await;
+        assert_eq!(opened["cwd"], lab.workspace.path().display().to_string(), "{opened}");
+    });
+    let request = &model.requests()[2].body;
+    assert_eq!(
+        (&request["model"], &request["reasoning"]["effort"]),
+        (&json!("gpt-other"), &json!("low"))
+    );
+}
+
 /// A thread that was not used yet changes, too.
 #[test]
 fn settings_change_before_the_first_turn() {
@@ -757,5 +809,31 @@ fn the_guide_lists_the_methods() {
         assert!(guide.contains(&name), "{} is missing", method.name);
         let experimental = method.stability == server::Stability::Experimental;
         assert_eq!(guide.contains(&starred), experimental, "{}", method.name);
+    }
+}
+
+/// Each row of the table is what the schema of the method says.
+#[test]
+fn the_guide_lists_parameters() {
+    let guide = include_str!("../../../../docs/app-server.md");
+    let (_, table) = guide.split_once("| method | needs | takes |\n| --- | --- | --- |\n").unwrap();
+    let (rows, _) = table.split_once("\n\n").unwrap();
+    let schemas = server::schema::json_schemas(true);
+    for row in rows.lines() {
+        let [name, needs, takes] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let names = |cell: &str| {
+            let names = cell.split(", ").map(|name| name.trim().trim_matches('`').to_owned());
+            names.filter(|name| name != "–").collect::<BTreeSet<_>>()
+        };
+        let name = name.trim().trim_matches('`');
+        let method = server::METHODS.iter().find(|it| it.name == name).expect("a method");
+        let schema = &schemas[&format!("v2/{}.json", method.params.name)];
+        let texts = |value: &Value| serde_json::from_value::<BTreeSet<String>>(value.clone());
+        let needed = texts(&schema["required"]).unwrap_or_default();
+        let all: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names(needs), needed, "{name}");
+        assert_eq!(names(takes), all.difference(&needed).cloned().collect(), "{name}");
     }
 }

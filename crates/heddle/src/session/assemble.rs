@@ -220,6 +220,7 @@ pub(crate) fn thread(
             approval_policy: raw(&approval_policy(approval)),
             sandbox_policy: sandbox_policy(workspace.gate.profile()),
             model: model.clone(),
+            effort: config.model_reasoning_effort.map(|effort| effort.as_str().to_owned()),
             summary: Some("auto".to_owned()),
             ..TurnContext::default()
         },

@@ -4,7 +4,7 @@
 //! that moment, and takes the place of the file as a whole.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
@@ -414,6 +414,7 @@ impl Place {
             )));
         }
         let prefix = format!(".{}.", self.name.to_string_lossy());
+        self.remove_left_over(&prefix);
         let mut beside = tempfile::Builder::new();
         let mut beside = beside.prefix(&prefix).tempfile_in(&self.directory).map_err(failed)?;
         beside.write_all(text.as_bytes()).map_err(failed)?;
@@ -439,6 +440,28 @@ impl Place {
         File::open(&self.directory).and_then(|folder| folder.sync_all()).map_err(failed)?;
         Ok(true)
     }
+
+    /// Removes files of writers that were killed before their text took its place. Those of a moment ago may be somebody's who
+    /// changes the same file from another home, under another lock.
+    fn remove_left_over(&self, prefix: &str) {
+        // Whatever fails here keeps nobody from the change: the next one tries again.
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| is_beside(&entry.file_name(), prefix)) {
+            let is_old = entry.metadata().is_ok_and(|found| {
+                let age = found.modified().ok().and_then(|time| time.elapsed().ok());
+                found.is_file() && age.is_some_and(|age| age > LEFT_OVER_AFTER)
+            });
+            if is_old {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Returns whether a name is one that a writer gives to a file before it takes its place.
+fn is_beside(name: &OsStr, prefix: &str) -> bool {
+    let random = name.to_str().and_then(|name| name.strip_prefix(prefix));
+    random.is_some_and(|it| it.len() == 6 && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Gives a file the owner and the group of another one, if it has others.
@@ -473,6 +496,8 @@ fn plain(path: &Path) -> PathBuf {
 
 /// The file that is locked while config.toml is changed.
 const LOCK: &str = "config.toml.lock";
+/// How old a file beside the real one is before nobody can be about to give it its place.
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How long to wait for the lock; holders need milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a change is begun again because somebody without the lock was faster.

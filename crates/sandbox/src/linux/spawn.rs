@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::linux::probe::{hand_over, to_memory};
 use crate::linux::{HELPER_NAME, Trouble, TroubleKind};
-use crate::process::{Io, SpawnError, SpawnRequest, nonblocking, usual_signals};
+use crate::process::{Io, SpawnError, SpawnRequest, end_with, nonblocking, usual_signals};
 use crate::sandbox::{Level, Sandbox};
 use crate::spec::Spec;
 
@@ -72,13 +72,14 @@ pub(crate) fn command(
 /// Puts the supervisor into its own session, and notifies it of our death.
 #[expect(unsafe_code, reason = "a new session can only be created between fork and exec")]
 fn supervisor_session(command: &mut Command) {
+    let agent = rustix::process::getpid();
     // SAFETY: the hook makes system calls only.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             usual_signals();
             rustix::process::setsid()?;
             // It then kills its commands and exits.
-            Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
+            end_with(agent, Signal::TERM)
         });
     }
 }

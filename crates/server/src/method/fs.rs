@@ -124,10 +124,12 @@ fn nothing((): ()) -> Done {
 fn refused(method: &str, error: DiskError) -> RpcError {
     match error {
         // Among these are paths that the system cannot even be asked about.
-        DiskError::Io(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            RpcError::invalid(error.to_string())
+        DiskError::Io { error: ref cause, .. }
+            if cause.kind() == std::io::ErrorKind::InvalidInput =>
+        {
+            RpcError::invalid(format!("{method}: {error}"))
         }
-        DiskError::Io(error) => RpcError::internal(error.to_string()),
+        DiskError::Io { .. } => RpcError::internal(format!("{method}: {error}")),
         error => RpcError::invalid(format!("{method}: {error}")),
     }
 }

@@ -23,6 +23,7 @@ use crate::request::{
     ThreadStart,
 };
 use crate::response::{self, Reverted};
+use crate::restored::Restored;
 use crate::thread::{LoadedThread, Opened, Opening};
 use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
 
@@ -63,6 +64,7 @@ pub(super) async fn resume(
         if let Some(closing) = call.hub.find(id) {
             closing.gone().await;
         }
+        let settings = restored(&call.hub, id, settings, Restored::resumed).await?;
         return open(call, Source::Resume(id), settings, Vec::new(), !exclude_turns).await;
     };
     // Before the thread is read, so that nothing is missed in between.
@@ -92,7 +94,37 @@ pub(super) async fn fork(call: Call, fork: Fork) -> Result<Answered<response::Op
     };
     let _gate = call.hub.gate(id).await;
     threads::is_saved(&call.hub, id)?;
+    let settings = restored(&call.hub, id, settings, |log, given, _| log.forked(given)).await?;
     open(call, Source::Fork(id, point), settings, Vec::new(), !exclude_turns).await
+}
+
+/// Completes what a client says of a saved thread by the settings that its last turn had.
+async fn restored(
+    hub: &Hub,
+    id: ThreadId,
+    given: Settings,
+    complete: fn(&Restored, Settings, Option<&str>) -> Settings,
+) -> Result<Settings, RpcError> {
+    let threads = hub.heddle().threads();
+    let restored = match threads.read(id, Restored::default(), Restored::line).await {
+        Ok(restored) => restored,
+        // It is said when it is opened.
+        Err(error) if error.kind() == ErrorKind::NoSuchThread => return Ok(given),
+        Err(error) => return Err(refused(error)),
+    };
+    let (host, before) = (hub.heddle().clone(), given.cwd.is_some());
+    let preferences = preferences(&hub.options().preferences, &given);
+    // Settings are read from files, which blocks.
+    let completed = tokio::task::spawn_blocking(move || {
+        let read = settings::load(host.host(), preferences).map_err(refused)?;
+        let mut settings = complete(&restored, given, read.config.model_provider.as_deref());
+        // A directory that is gone keeps nobody from the thread.
+        if !before && settings.cwd.as_ref().is_some_and(|cwd| !Path::new(cwd).is_dir()) {
+            settings.cwd = None;
+        }
+        Ok(settings)
+    });
+    completed.await.map_err(|error| RpcError::internal(error.to_string()))?
 }
 
 /// Takes the last turns out of a thread. It is opened again for that, and its clients go on following it.

@@ -46,7 +46,8 @@ pub(super) async fn stop(call: Call, of: OfSearch) -> Result<Answered, RpcError>
     Ok(call.answer(&Done {}))
 }
 
+// It looks at the directories at once, and not on a thread for that: the next request may already be about this search.
 fn roots_of(call: &Call, names: Vec<String>) -> Result<Roots, RpcError> {
     check_roots(&names)?;
-    Ok(Roots::new(names, call.hub.heddle().directory()))
+    Roots::find(names, call.hub.heddle().directory())
 }

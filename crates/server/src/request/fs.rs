@@ -2,8 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use heddle::disk::check_is_named;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de};
+use serde::de::{self, IntoDeserializer as _};
+use serde::{Deserialize, Deserializer};
 
 /// A path that is absolute, without `.` and `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
@@ -71,6 +73,7 @@ pub struct CreateDirectory {
 /// Parameters of removing a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Remove {
+    #[serde(deserialize_with = "named_itself")]
     pub path: AbsolutePath,
     /// Whether what is in a directory is removed with it: yes, unless it says otherwise.
     #[serde(default)]
@@ -78,6 +81,14 @@ pub struct Remove {
     /// Whether it is no error that nothing is there: yes, unless it says otherwise.
     #[serde(default)]
     pub force: Option<bool>,
+}
+
+/// Reads the path of something that is named by its own name.
+fn named_itself<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AbsolutePath, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    // Before `..` is taken out of it: then it would be the name of something else.
+    check_is_named(Path::new(&text)).map_err(de::Error::custom)?;
+    AbsolutePath::deserialize(text.into_deserializer())
 }
 
 /// Parameters of copying a file or directory.
@@ -110,6 +121,24 @@ pub struct Unwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_removed_is_named_itself() {
+        for (path, want) in [
+            ("/a/b", Ok("/a/b")),
+            ("/a/../b/", Ok("/b")),
+            ("/a/b/..", Err("ends in `.` or `..`")),
+            ("/a/.", Err("ends in `.` or `..`")),
+            ("b", Err("is relative")),
+        ] {
+            let got = serde_json::from_value::<Remove>(serde_json::json!({"path": path}));
+            match (got, want) {
+                (Ok(got), Ok(want)) => assert_eq!(got.path.as_path(), Path::new(want)),
+                (Err(got), Err(want)) => assert!(got.to_string().contains(want), "{got}"),
+                (got, _) => panic!("{path}: {got:?}"),
+            }
+        }
+    }
 
     #[test]
     fn paths() {

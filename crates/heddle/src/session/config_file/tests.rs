@@ -71,6 +71,36 @@ fn a_file_is_changed_in_place() {
     assert_eq!(home.names(), ["config.toml"]);
 }
 
+/// Only files of writers that must be gone are removed.
+#[test]
+fn what_a_killed_writer_has_left_is_removed() {
+    let home = Home::with("");
+    let hour = Duration::from_secs(60 * 60);
+    for (name, age) in [
+        (".config.toml.AbC123", 2 * hour),
+        (".config.toml.new123", hour / 60),
+        (".config.toml.backup1", 2 * hour),
+        (".config.toml.a-b-c-", 2 * hour),
+        (".other.toml.AbC123", 2 * hour),
+        ("config.toml.AbC123", 2 * hour),
+    ] {
+        let file = File::create(home.0.path().join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - age).unwrap();
+    }
+    fs::create_dir(home.0.path().join(".config.toml.folder")).unwrap();
+    home.set("model", json!("b")).unwrap();
+    let want = [
+        ".config.toml.a-b-c-",
+        ".config.toml.backup1",
+        ".config.toml.folder",
+        ".config.toml.new123",
+        ".other.toml.AbC123",
+        "config.toml",
+        "config.toml.AbC123",
+    ];
+    assert_eq!(home.names(), want);
+}
+
 #[test]
 fn a_home_and_a_file_are_made() {
     let above = tempfile::tempdir().unwrap();
