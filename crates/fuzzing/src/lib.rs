@@ -21,6 +21,7 @@ pub mod history;
 pub mod json;
 pub mod partial;
 pub mod patch_parse;
+pub mod plans;
 pub mod replay;
 pub mod request;
 pub mod responses;
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     ("json", json::check),
     ("partial", partial::check),
     ("patch_parse", patch_parse::check),
+    ("plans", plans::check),
     ("replay", replay::check),
     ("request", request::check),
     ("responses", responses::check),

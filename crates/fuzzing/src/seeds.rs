@@ -26,6 +26,7 @@ pub fn all() -> io::Result<Vec<Seed>> {
     streams(&crates.join("stream/tests/data"), &mut seeds)?;
     histories(&crates.join("history/tests/data"), &mut seeds)?;
     requests(&crates.join("prompt/tests/data"), &mut seeds)?;
+    plans(&crates.join("plans/tests/data"), &mut seeds)?;
     Ok(seeds)
 }
 
@@ -121,6 +122,18 @@ fn histories(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
         add("history", &stem(path), &[&bytes], seeds);
         add("replay", &stem(path), &[&bytes], seeds);
         add("rollout", &stem(path), &[&[80, 0], &bytes], seeds);
+    }
+    Ok(())
+}
+
+/// Collects plans, with what a person made of each and words to write into it.
+fn plans(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
+    for path in files(directory)?.iter().filter(|path| has_extension(path, "md")) {
+        let plan = fs::read_to_string(path)?;
+        let theirs = plan.replacen("[ ]", "[x]", 1).replace("Purpose", "Goal");
+        let parts: [&[u8]; 3] =
+            [plan.as_bytes(), theirs.as_bytes(), b"[x] | done\n## Steps\n- [x] a"];
+        add("plans", &stem(path), &[&parts.join(&0)], seeds);
     }
     Ok(())
 }

@@ -105,6 +105,6 @@ macro_rules! targets {
 
 targets! {
     app_server attached chat config daemon dialect_channels dialect_detected dialect_json dialect_literals dialect_tagged dialect_wire
-    document exec_lines gguf history json partial patch_parse replay request responses rollout rules shell sse
+    document exec_lines gguf history json partial patch_parse plans replay request responses rollout rules shell sse
     strict_form
 }

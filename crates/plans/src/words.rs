@@ -1,0 +1,136 @@
+//! Texts on their way into a document and out of it: nothing that is written can become structure.
+
+use stdx::visible;
+
+use crate::lines::is_rule;
+
+/// The longest text that an edit takes.
+pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// Why a text cannot be written into a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error("it says nothing: write what there is to know")]
+    Empty,
+    #[error("it has {bytes} bytes and {TEXT_BYTES_MAX} fit: say it shorter")]
+    TooLong { bytes: usize },
+}
+
+/// Makes one line of a text: line breaks and runs of blanks become a blank, characters that cannot be seen
+/// become escapes.
+pub(crate) fn one_line(text: &str) -> Result<String, TextError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(TextError::TooLong { bytes: text.len() });
+    }
+    let joined = joined(text);
+    match joined.is_empty() {
+        true => Err(TextError::Empty),
+        false => Ok(visible::line(&joined).into_owned()),
+    }
+}
+
+/// Joins the words of a text by single blanks.
+pub(crate) fn joined(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// Escapes the beginning of a text that would open a block at the beginning of a line: a heading, a list, a
+/// checkbox, a fence, a comment, a quote, a table.
+pub(crate) fn as_item(text: &str) -> String {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let behind = |at: usize| text[at..].starts_with([' ', '\t']) || text.len() == at;
+    let opens = match text.bytes().next() {
+        Some(b'#' | b'>' | b'<' | b'|' | b'=' | b'[' | b'~') => true,
+        Some(b'`') => text.starts_with("```"),
+        Some(b'-' | b'+' | b'*') => behind(1) || is_rule(text),
+        Some(b'_') => is_rule(text),
+        Some(b'0'..=b'9') if text[digits..].starts_with(['.', ')']) && behind(digits + 1) => {
+            return format!("{}\\{}", &text[..digits], &text[digits..]);
+        }
+        _ => false,
+    };
+    if opens { format!("\\{text}") } else { text.to_owned() }
+}
+
+/// Escapes what would end the cell of a table.
+pub(crate) fn as_cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// Takes the markup off the beginning of a text, so that escapes of [`as_item`] do not show.
+pub(crate) fn unescaped(text: &str) -> &str {
+    match text.strip_prefix('\\') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_punctuation()) => rest,
+        _ => text,
+    }
+}
+
+/// Reduces a text to what is compared: words in lower case without markup and punctuation.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut gap = false;
+    for c in text.chars() {
+        // An apostrophe is part of a word, markup stands in none.
+        if matches!(c, '\'' | '’' | '*' | '`') {
+            continue;
+        }
+        if !c.is_alphanumeric() {
+            gap = !out.is_empty();
+            continue;
+        }
+        if gap {
+            out.push(' ');
+            gap = false;
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}
+
+/// Splits `Label: rest`, whatever markup the label has; the label comes as plain words.
+pub(crate) fn label(text: &str) -> Option<(String, &str)> {
+    let bare = text.trim_start_matches(['*', '_']);
+    // Labels are short; a colon far behind belongs to a sentence.
+    let colon = bare.char_indices().take(LABEL_CHARS_MAX).find(|(_, c)| *c == ':')?.0;
+    let label = plain(&bare[..colon]);
+    let rest = bare[colon + 1..].trim_start_matches(['*', '_']).trim();
+    (!label.is_empty()).then_some((label, rest))
+}
+
+const LABEL_CHARS_MAX: usize = 24;
+
+/// Tells whether a text only keeps a place free ("None yet.").
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    const PLACEHOLDERS: &[&str] = &[
+        "",
+        "none",
+        "none yet",
+        "none so far",
+        "nothing yet",
+        "no entries yet",
+        "not yet",
+        "not finished yet",
+        "not started",
+        "not started yet",
+        "tbd",
+        "todo",
+        "pending",
+        "n a",
+        "to be written",
+        "to be filled in",
+        "to be determined",
+    ];
+    text.len() < 64 && PLACEHOLDERS.contains(&&*plain(text))
+}
+
+/// Cuts a text to a number of bytes, at a character.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
