@@ -25,6 +25,7 @@ mod attached;
 mod compacting;
 mod hosted;
 mod keeping;
+mod planning;
 mod progress;
 mod received;
 mod streaming;
@@ -41,6 +42,7 @@ use protocol::error::{
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{self, CompactionReason, Item, ItemBody, RefusedCall, Step};
+use protocol::mode::Mode;
 use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
 use protocol::usage::{TurnUsage, Usage};
@@ -59,6 +61,7 @@ use attached::Attached;
 pub use attached::FileOutcome;
 pub(crate) use attached::LeftOut;
 use compacting::Compaction;
+use planning::ProposedPlan;
 use progress::Progress;
 use received::Received;
 use streaming::{Streaming, Unshown};
@@ -169,6 +172,8 @@ pub struct TurnOptions {
     pub seed: u64,
     /// Requirements for the answer, if any.
     pub answer_check: Option<AnswerCheck>,
+    /// In plan mode, plans in messages are items of their own.
+    pub mode: Mode,
 }
 
 /// The numbers of the next item, call and question. They continue from turn to turn, because a command that a
@@ -202,6 +207,8 @@ pub struct Turn {
     calls: Calls,
     /// Items that the open stream has started but not finished.
     streaming: Vec<Streaming>,
+    /// The plan that the model proposes in this turn.
+    plan: ProposedPlan,
     /// Ids of the provider's that items of this turn have.
     provider_ids: HashSet<String>,
     /// Items that calls have started but not finished; the item of a session outlives its call.
@@ -366,6 +373,7 @@ impl Turn {
             actions: VecDeque::new(),
             calls: Calls::default(),
             streaming: Vec::new(),
+            plan: ProposedPlan::default(),
             provider_ids: HashSet::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
@@ -668,6 +676,7 @@ impl Turn {
         self.answer_bytes = 0;
         self.answer_began_ms = None;
         self.received = Received::default();
+        self.plan.begin_answer();
         self.state = State::Sampling(purpose);
         self.actions.push_back(Action::Sample(purpose));
     }
