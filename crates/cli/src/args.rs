@@ -213,6 +213,14 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// Leave plan mode and carry out the last plan of the thread; a prompt adds to it.
+    #[arg(long)]
+    pub(crate) implement: bool,
+
+    /// With --implement: carry it out in a new thread, which knows nothing but the plan.
+    #[arg(long, requires = "implement")]
+    pub(crate) fresh: bool,
+
     #[command(flatten)]
     pub(crate) flags: ExecFlags,
 }
@@ -277,6 +285,10 @@ pub(crate) struct ExecFlags {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
 
+    /// Only plan: the model explores and proposes a plan, which is printed to stdout; nothing can be changed.
+    #[arg(long)]
+    pub(crate) plan: bool,
+
     /// A JSON Schema that the answer must conform to.
     #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
@@ -339,6 +351,7 @@ impl ExecFlags {
             include_deltas: self.include_deltas || before.include_deltas,
             include_refused: self.include_refused || before.include_refused,
             output_last_message: self.output_last_message.or(before.output_last_message),
+            plan: self.plan || before.plan,
             output_schema: self.output_schema.or(before.output_schema),
             output_retries: self.output_retries.or(before.output_retries),
             shared: self.shared.merge_over(before.shared),

@@ -9,6 +9,7 @@ mod search;
 
 use std::ops::Range;
 
+use crate::wire::CollaborationMode;
 use protocol::id::ThreadId;
 use protocol::user::{self, ImageDetail};
 use schemars::JsonSchema;
@@ -398,6 +399,9 @@ pub struct Settings {
     pub effort: Option<String>,
     /// How its reasoning is summarised.
     pub summary: Option<String>,
+    /// How the user and the model work together; threads begin in the default mode, or in that of their log.
+    #[serde(skip)]
+    pub mode: Option<CollaborationMode>,
 }
 
 /// What commands may do, in detail.
@@ -472,6 +476,8 @@ pub struct Changes {
     pub sandbox_policy: Option<SandboxPolicy>,
     pub effort: Option<String>,
     pub summary: Option<String>,
+    /// The mode, whose model and effort win over those beside it.
+    pub collaboration_mode: Option<CollaborationMode>,
 }
 
 /// Parameters of `thread/settings/update`.
@@ -502,8 +508,15 @@ impl Settings {
     /// Returns these settings with changes.
     #[must_use]
     pub fn with(&self, changes: &Changes) -> Self {
-        let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
-            changes.clone();
+        let Changes {
+            cwd,
+            model,
+            approval_policy,
+            sandbox_policy,
+            effort,
+            summary,
+            collaboration_mode,
+        } = changes.clone();
         let mut changed = self.clone();
         if let Some(policy) = sandbox_policy {
             changed.sandbox = Some(policy.mode());
@@ -514,6 +527,11 @@ impl Settings {
         changed.approval_policy = approval_policy.or(changed.approval_policy);
         changed.effort = effort.or(changed.effort);
         changed.summary = summary.or(changed.summary);
+        if let Some(mode) = collaboration_mode {
+            changed.model = Some(mode.settings.model.clone());
+            changed.effort.clone_from(&mode.settings.reasoning_effort);
+            changed.mode = Some(mode);
+        }
         changed
     }
 
@@ -898,11 +916,8 @@ const UNSUPPORTED: [(&str, &[&str]); 6] = [
     ("thread/start", &["baseInstructions", "environments", "permissions"]),
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),
-    ("thread/settings/update", &["collaborationMode", "permissions"]),
-    (
-        "turn/start",
-        &["additionalContext", "collaborationMode", "environments", "permissions", "toolOutput"],
-    ),
+    ("thread/settings/update", &["permissions"]),
+    ("turn/start", &["additionalContext", "environments", "permissions", "toolOutput"]),
 ];
 
 #[cfg(test)]
@@ -947,8 +962,8 @@ mod tests {
             json!({"threadId": ID, "input": [{"type": "audio"}]}),
             "audio",
         );
-        let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "plan"}});
-        refused::<TurnStart>("turn/start", plan, "collaborationMode");
+        let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "play"}});
+        refused::<TurnStart>("turn/start", plan, "play");
         refused::<TurnInterrupt>("turn/interrupt", json!({"threadId": ID}), "turnId");
         let sandbox = json!({"threadId": ID, "input": [], "sandbox": "read-only"});
         refused::<TurnStart>("turn/start", sandbox.clone(), "give sandboxPolicy");
