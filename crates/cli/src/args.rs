@@ -538,6 +538,8 @@ pub(crate) enum ProveModeArg {
     ReadOnly,
     /// Commands may also write in the workspace and in temporary directories.
     WorkspaceWrite,
+    /// As in plan mode: commands may write in a directory of their own only.
+    Plan,
 }
 
 #[derive(Debug, Subcommand)]

@@ -190,6 +190,7 @@ impl Status {
 #[schemars(rename = "ThreadActiveFlag")]
 pub enum ActiveFlag {
     WaitingOnApproval,
+    WaitingOnUserInput,
 }
 
 /// The settings of a thread, as they are in results.

@@ -29,6 +29,7 @@ mod local_clients;
 mod memory;
 mod models;
 mod npm;
+mod plan_mode;
 mod poisoned;
 mod policy;
 mod process;

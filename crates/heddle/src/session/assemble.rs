@@ -29,8 +29,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, UserShell,
-    ViewImage, Workspace,
+    ApplyPatch, AskUser, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan,
+    UserShell, ViewImage, Workspace,
 };
 
 use crate::error::Error;
@@ -476,6 +476,9 @@ fn own_tools(
         tools.push(Box::new(UpdatePlan { mode }));
     }
     tools.push(Box::new(ApplyPatch::new(Arc::clone(workspace), freeform_patch)));
+    if mode == Mode::Plan {
+        tools.push(Box::new(AskUser));
+    }
     if config.tools.view_image {
         tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
     }

@@ -65,7 +65,7 @@ struct LocalSession {
     /// Files of an ephemeral thread; none for a saved thread.
     leases: Option<Leases>,
     /// Kept until nothing runs any more.
-    _scratch: Option<Scratch>,
+    scratch: Mutex<Option<Scratch>>,
 }
 
 impl Session for LocalSession {
@@ -132,7 +132,11 @@ impl Session for LocalSession {
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>> {
-        Box::pin(async { self.running.lock().await.shutdown().await })
+        Box::pin(async {
+            let ended = self.running.lock().await.shutdown().await;
+            lock(&self.scratch).take();
+            ended
+        })
     }
 }
 
@@ -332,7 +336,7 @@ impl LocalSession {
             unsaid,
             library,
             leases: None,
-            _scratch: scratch,
+            scratch: Mutex::new(scratch),
         }
     }
 }
