@@ -220,6 +220,14 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// Leave plan mode and carry out the last plan of the thread; a prompt adds to it.
+    #[arg(long)]
+    pub(crate) implement: bool,
+
+    /// With --implement: carry it out in a new thread, which knows nothing but the plan.
+    #[arg(long, requires = "implement")]
+    pub(crate) fresh: bool,
+
     #[command(flatten)]
     pub(crate) flags: ExecFlags,
 }
@@ -320,6 +328,10 @@ pub(crate) struct ExecFlags {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
 
+    /// Only plan: the model explores and proposes a plan, which is printed to stdout; nothing can be changed.
+    #[arg(long)]
+    pub(crate) plan: bool,
+
     /// A JSON Schema that the answer must conform to.
     #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
@@ -382,6 +394,7 @@ impl ExecFlags {
             include_deltas: self.include_deltas || before.include_deltas,
             include_refused: self.include_refused || before.include_refused,
             output_last_message: self.output_last_message.or(before.output_last_message),
+            plan: self.plan || before.plan,
             output_schema: self.output_schema.or(before.output_schema),
             output_retries: self.output_retries.or(before.output_retries),
             shared: self.shared.merge_over(before.shared),
@@ -568,6 +581,8 @@ pub(crate) enum ProveModeArg {
     ReadOnly,
     /// Commands may also write in the workspace and in temporary directories.
     WorkspaceWrite,
+    /// As in plan mode: commands may write in a directory of their own only.
+    Plan,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use protocol::approval::{Answer, ApprovalRequest, Scope};
+use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 
 /// A question for a person.
@@ -59,8 +59,12 @@ impl Approvals {
 }
 
 /// Limits an answer to what was offered: an acceptance with a larger scope counts as one for this single
-/// call.
+/// call. What does not answer this kind of question is no answer.
 pub fn within(request: &ApprovalRequest, answer: Answer) -> Answer {
+    let asks = matches!(request.subject, Subject::Questions { .. });
+    if asks && answer.accepts() || !asks && matches!(answer, Answer::Replied(_)) {
+        return Answer::Invalid;
+    }
     let wanted = match &answer {
         Answer::AcceptForSession => Scope::Session,
         Answer::AcceptAndRemember(prefix) => Scope::Prefix(prefix.clone()),
@@ -92,7 +96,8 @@ pub fn mildest(answers: impl IntoIterator<Item = Answer>) -> Option<Answer> {
         (true, false) => kept,
         (false, true) => next,
         (false, false) => match (severity(&kept), severity(&next)) {
-            (Severity::Unanswered, Severity::Decline | Severity::Cancel)
+            (Severity::Unanswered | Severity::Decline | Severity::Cancel, Severity::Accept)
+            | (Severity::Unanswered, Severity::Decline | Severity::Cancel)
             | (Severity::Cancel, Severity::Decline) => next,
             _ => kept,
         },
@@ -110,9 +115,10 @@ enum Severity {
 
 fn severity(answer: &Answer) -> Severity {
     match answer {
-        Answer::Accept | Answer::AcceptForSession | Answer::AcceptAndRemember(_) => {
-            Severity::Accept
-        }
+        Answer::Accept
+        | Answer::AcceptForSession
+        | Answer::AcceptAndRemember(_)
+        | Answer::Replied(_) => Severity::Accept,
         Answer::TimedOut | Answer::Disconnected | Answer::Invalid | Answer::Failed(_) => {
             Severity::Unanswered
         }

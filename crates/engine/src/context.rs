@@ -105,10 +105,14 @@ impl Context {
                 newest.insert(kind, text);
             }
         }
-        let rules = |item: &KnownItem| matches!(item, KnownItem::Message(message) if Kind::from_message(message) == Some(Kind::Rules));
+        let is_of = |item: &KnownItem, kind| matches!(item, KnownItem::Message(message) if Kind::from_message(message) == Some(kind));
         let mut setup = setup;
-        if newest.contains_key(&Kind::Rules) && !setup.iter().any(rules) {
+        if newest.contains_key(&Kind::Rules) && !setup.iter().any(|item| is_of(item, Kind::Rules)) {
             setup.push(user_message(prompt::agents_md_gone(cwd)));
+        }
+        // Without a word the model would go on as before.
+        if newest.contains_key(&Kind::Mode) && !setup.iter().any(|item| is_of(item, Kind::Mode)) {
+            setup.push(developer_message(prompt::mode(prompt::DEFAULT_MODE)));
         }
         setup.retain(|item| {
             let KnownItem::Message(message) = item else { return true };
@@ -235,6 +239,8 @@ pub(crate) enum Kind {
     Rules,
     /// What the user wants at the start of every thread.
     Instructions,
+    /// How the user and the model work together.
+    Mode,
 }
 
 impl Kind {
@@ -244,6 +250,7 @@ impl Kind {
         match message.role.as_str() {
             "user" if opens(words::ENVIRONMENT) => Some(Self::Environment),
             "user" if opens(words::AGENTS_MD) => Some(Self::Rules),
+            "developer" if opens(prompt::MODE_BEGINS) => Some(Self::Mode),
             "developer" if !opens(prompt::PREFIX_SAVED) => Some(Self::Instructions),
             _ => None,
         }

@@ -13,6 +13,21 @@ pub const BASE: &str = include_str!("prompt/base.md");
 
 /// The instructions of a reviewer.
 pub const REVIEW: &str = include_str!("prompt/review.md");
+/// How a message about the mode begins.
+pub const MODE_BEGINS: &str = "<collaboration_mode>";
+
+/// Tells the model of plan mode.
+pub const PLAN_MODE: &str = include_str!("prompt/plan_mode.md");
+
+/// Tells the model that it may work again, after plan mode.
+pub const DEFAULT_MODE: &str = "\
+Plan mode is over. Do what the user asks: change files and run commands as the sandbox allows. If they ask you to carry \
+out a plan, the plan is the one they name, or else the last one that you proposed. Do not write <proposed_plan> tags.";
+
+/// Frames what the model is told of a mode.
+pub fn mode(text: &str) -> String {
+    format!("{MODE_BEGINS}\n{}\n</collaboration_mode>", text.trim())
+}
 
 /// Requests the summary that replaces a history.
 pub const SUMMARY_REQUEST: &str = "\

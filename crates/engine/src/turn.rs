@@ -28,6 +28,7 @@ mod attached;
 mod compacting;
 mod hosted;
 mod keeping;
+mod planning;
 mod progress;
 mod received;
 mod reviewing;
@@ -45,6 +46,7 @@ use protocol::error::{
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{self, CompactionReason, Item, ItemBody, RefusedCall, Step};
+use protocol::mode::Mode;
 use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
 use protocol::usage::{TurnUsage, Usage};
@@ -63,6 +65,7 @@ use attached::Attached;
 pub use attached::FileOutcome;
 pub(crate) use attached::LeftOut;
 use compacting::Compaction;
+use planning::ProposedPlan;
 use progress::Progress;
 use received::Received;
 use reviewing::Reviewing;
@@ -174,6 +177,8 @@ pub struct TurnOptions {
     pub seed: u64,
     /// Requirements for the answer, if any.
     pub answer_check: Option<AnswerCheck>,
+    /// In plan mode, plans in messages are items of their own.
+    pub mode: Mode,
 }
 
 /// The numbers of the next item, call and question. They continue from turn to turn, because a command that a
@@ -207,6 +212,8 @@ pub struct Turn {
     calls: Calls,
     /// Items that the open stream has started but not finished.
     streaming: Vec<Streaming>,
+    /// The plan that the model proposes in this turn.
+    plan: ProposedPlan,
     /// Ids of the provider's that items of this turn have.
     provider_ids: HashSet<String>,
     /// Items that calls have started but not finished; the item of a session outlives its call.
@@ -373,6 +380,7 @@ impl Turn {
             actions: VecDeque::new(),
             calls: Calls::default(),
             streaming: Vec::new(),
+            plan: ProposedPlan::default(),
             provider_ids: HashSet::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
@@ -681,6 +689,7 @@ impl Turn {
         self.answer_bytes = 0;
         self.answer_began_ms = None;
         self.received = Received::default();
+        self.plan.begin_answer();
         self.state = State::Sampling(purpose);
         self.actions.push_back(Action::Sample(purpose));
     }

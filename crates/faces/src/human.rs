@@ -538,6 +538,10 @@ fn question(request: &ApprovalRequest) -> String {
             let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             format!("write {}?", visible::exact_line(&paths.join(", ")))
         }
+        Subject::Questions { questions, .. } => {
+            let asked = questions.iter().map(|question| visible::exact_line(&question.question));
+            asked.collect::<Vec<_>>().join(" ")
+        }
     };
     let reason = request.reason.as_ref().map(|reason| format!(" ({reason})"));
     what + &reason.unwrap_or_default()
@@ -548,6 +552,7 @@ fn resolved(resolution: &Resolution) -> &str {
         Resolution::Answered(Answer::Accept) => "accepted",
         Resolution::Answered(Answer::AcceptForSession) => "accepted for this session",
         Resolution::Answered(Answer::AcceptAndRemember(_)) => "accepted from now on",
+        Resolution::Answered(Answer::Replied(_)) => "answered",
         Resolution::Answered(Answer::Decline) => "declined",
         Resolution::Answered(Answer::Cancel) => "declined, and the turn ends",
         Resolution::Answered(answer) => answer.refusal().unwrap_or("accepted"),

@@ -1,24 +1,35 @@
-//! The answer: the last message of the model.
+//! The answer: the last message of the model, and the plan that it proposes.
 
 use std::sync::Arc;
 
 use protocol::event::Event;
 use protocol::item::ItemBody;
 
-/// Remembers the last message of a turn.
+/// Remembers the last message of a turn, and its last plan.
 #[derive(Clone, Debug, Default)]
-pub struct LastMessage(Option<Arc<str>>);
+pub struct LastMessage {
+    message: Option<Arc<str>>,
+    plan: Option<Arc<str>>,
+}
 
 impl LastMessage {
     pub fn observe(&mut self, event: &Event) {
-        if let Event::ItemCompleted(item) = event
-            && let ItemBody::AgentMessage { text } = &item.body
-        {
-            self.0 = Some(Arc::clone(text));
+        if let Event::ItemCompleted(item) = event {
+            match &item.body {
+                ItemBody::AgentMessage { text } => self.message = Some(Arc::clone(text)),
+                ItemBody::Plan { text } => self.plan = Some(Arc::clone(text)),
+                _ => {}
+            }
         }
     }
 
+    /// Returns the last message; if there is none, the plan.
     pub fn get(&self) -> Option<&str> {
-        self.0.as_deref()
+        self.message.as_deref().or(self.plan())
+    }
+
+    /// Returns the plan that was proposed last.
+    pub fn plan(&self) -> Option<&str> {
+        self.plan.as_deref()
     }
 }

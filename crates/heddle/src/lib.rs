@@ -65,6 +65,7 @@ pub use host::{Builder, Heddle};
 pub use input::Input;
 pub use notice::Notice;
 pub use protocol::id::ThreadId;
+pub use protocol::mode::Mode;
 pub use protocol::review::ReviewTarget;
 pub use protocol::usage::Usage;
 pub use result::{Reducer, ToolTime, TurnResult};

@@ -12,6 +12,7 @@ pub mod local;
 pub(crate) mod past;
 pub(crate) mod provider;
 pub mod safety;
+pub(crate) mod scratch;
 pub mod settings;
 
 pub use assemble::check_output_schema;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use policy::{ApprovalPolicy, SandboxMode};
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use runtime::{Approver, Model};
 use tools::{Judge, Tool};
 
@@ -40,6 +41,8 @@ pub struct ThreadSpec {
     pub(crate) judge: Option<Box<dyn Judge>>,
     pub(crate) backend: Option<Box<dyn Model>>,
     pub(crate) observer: Option<Observer>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) mode_instructions: Option<String>,
 }
 
 impl ThreadSpec {
@@ -117,6 +120,21 @@ impl ThreadSpec {
     #[must_use]
     pub fn limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets the mode: in [`Mode::Plan`] the model explores and proposes a plan, and nothing can be changed, whoever approves it. A
+    /// resumed or forked thread is otherwise in the mode that it was last in.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Tells the model this about the mode, instead of the usual text.
+    #[must_use]
+    pub fn mode_instructions(mut self, text: impl Into<String>) -> Self {
+        self.mode_instructions = Some(text.into());
         self
     }
 

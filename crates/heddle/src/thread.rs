@@ -7,6 +7,7 @@ use std::time::Duration;
 use policy::{ApprovalPolicy, Profile};
 use protocol::call::UserCommand;
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use protocol::open::Raw;
 use protocol::repair::Repair;
 use protocol::review::ReviewTarget;
@@ -45,7 +46,8 @@ pub struct ThreadFacts {
     pub directory: PathBuf,
     /// Name of the host program.
     pub originator: String,
-    /// The sandbox profile: what commands and patches may do, in detail.
+    /// The sandbox profile: what commands and patches may do, in detail. In plan mode nothing but a directory for temporary files
+    /// can be written, whatever it says.
     pub profile: Profile,
     /// When approval is requested; none if another program runs the thread, as it does not report it.
     pub approval_policy: Option<ApprovalPolicy>,
@@ -59,6 +61,10 @@ pub struct ThreadFacts {
     pub hide_reasoning: bool,
     /// Whether the user wants to see raw reasoning while it streams (`show_raw_agent_reasoning`).
     pub show_raw_reasoning: bool,
+    /// How the user and the model work together.
+    pub mode: Mode,
+    /// What the model was told about the mode; none if it was told nothing.
+    pub mode_instructions: Option<String>,
 }
 
 impl Thread {

@@ -102,6 +102,13 @@ impl Threads {
         Ok(saved.finish(id))
     }
 
+    /// Returns the plan that a thread has proposed last, in its last 100 turns.
+    pub async fn last_plan(&self, id: ThreadId) -> Result<Option<String>, Error> {
+        let saved = SavedTurns::new(PLAN_TURNS_MAX);
+        let saved = self.read(id, saved, SavedTurns::line).await?;
+        Ok(saved.last_plan())
+    }
+
     /// Moves a thread to the archive.
     pub async fn archive(&self, id: ThreadId) -> Result<(), Error> {
         self.ask(move |runtime, stores| Ok(runtime.block_on(stores.of(id).archive(id))?)).await
@@ -243,3 +250,6 @@ pub struct UndoneCompaction {
     /// Items that were left out because the history was too long; none if nothing was.
     pub left_out: Option<Repair>,
 }
+
+/// Number of turns in which a plan is looked for.
+const PLAN_TURNS_MAX: usize = 100;

@@ -27,8 +27,8 @@ pub mod words;
 pub use event::{EventKind, LogEvent};
 pub use item::{LoggedBody, LoggedItem};
 pub use line::{
-    BaseInstructions, HistoryBase, Line, PAGINATED, Payload, Record, SessionMeta, TokenUsage,
-    Tombstone, TurnContext, kind, lenient,
+    BaseInstructions, CollaborationMode, HistoryBase, Line, ModeSettings, PAGINATED, Payload,
+    Record, SessionMeta, TokenUsage, Tombstone, TurnContext, kind, lenient,
 };
 pub use protocol::persist::{CallReturned, Compacted, RESTORED};
 pub use protocol::usage::TotalledUsage;

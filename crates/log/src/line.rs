@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use protocol::open::{Open, Raw};
 use protocol::persist::{CallReturned, Compacted};
 use protocol::usage::TotalledUsage;
@@ -179,6 +180,29 @@ pub struct TurnContext {
     pub effort: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// How the user and the model worked together; none if the log does not say.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub collaboration_mode: Option<CollaborationMode>,
+}
+
+/// The mode of a turn, and the settings that were chosen with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CollaborationMode {
+    pub mode: Mode,
+    #[serde(default, deserialize_with = "lenient")]
+    pub settings: ModeSettings,
+}
+
+/// The settings of a mode.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModeSettings {
+    #[serde(default, deserialize_with = "lenient")]
+    pub model: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub reasoning_effort: Option<String>,
+    /// What the model was told about the mode, if it was not the usual text.
+    #[serde(default, deserialize_with = "lenient")]
+    pub developer_instructions: Option<String>,
 }
 
 /// Tokens of one answer.

@@ -64,12 +64,13 @@ impl Rollout {
         match event {
             Event::TurnStarted { at_ms } => {
                 self.turn.started_ms = *at_ms;
+                let mode = self.turn.context.collaboration_mode.as_ref().map(|it| it.mode);
                 self.push_event(LogEvent::TaskStarted(TaskStarted {
                     turn_id: Some(self.turn.id.clone()),
                     root_turn_id: Some(self.turn.id.clone()),
                     started_at: Some(at_ms / 1000),
                     model_context_window: self.window,
-                    collaboration_mode_kind: Some("default".to_owned()),
+                    collaboration_mode_kind: Some(mode.unwrap_or_default().name().to_owned()),
                 }));
                 self.batch.push(Record::TurnContext(Box::new(self.turn.context.clone())));
             }

@@ -85,6 +85,8 @@ pub enum Because {
     Granted,
     /// The host program or a server offers the tool, and nothing speaks against it.
     HostTool,
+    /// The tool does more than read, and nothing is changed in plan mode.
+    PlanMode { tool: String },
 }
 
 /// Why an `allow` rule does not take a command out of the sandbox.
@@ -182,6 +184,9 @@ impl fmt::Display for Because {
             Self::ReadOnly => write!(f, "the sandbox is read-only"),
             Self::Granted => write!(f, "it was accepted before"),
             Self::HostTool => write!(f, "the host program offers it"),
+            Self::PlanMode { tool } => {
+                write!(f, "in plan mode nothing is changed, and `{tool}` does more than read")
+            }
         }
     }
 }

@@ -51,13 +51,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Returns the policy of plan mode: only `scratch` is writable, and no rule takes a command out of the
-    /// sandbox. A person who is asked still can.
+    /// Returns the policy of plan mode: only `scratch` is writable, and nothing takes a command out of the sandbox: no
+    /// rule, and nobody who is asked.
     pub fn plan(&self, scratch: PathBuf) -> Self {
         let keeps = |rule: &&PrefixRule| rule.decision != RuleDecision::Allow;
         Self {
             profile: self.profile.plan(scratch),
-            approval: self.approval,
+            approval: ApprovalPolicy::Never,
             rules: self.rules.iter().filter(keeps).cloned().collect(),
         }
     }
@@ -207,6 +207,14 @@ impl Policy {
     /// destroys something. What destroys asks, and everything that does more than read asks where nothing is trusted.
     pub fn tool_call(&self, request: &ToolCallRequest, grants: &Grants) -> Decision {
         let run = |because| Decision { verdict: Verdict::Run(Place::Sandbox), because };
+        if self.profile.is_of_plan_mode() && !request.read_only {
+            let because = Because::PlanMode { tool: request.tool.clone() };
+            let verdict = Verdict::Refuse(format!(
+                "tool call rejected: {because}; write into the plan what `{}` would do",
+                request.tool
+            ));
+            return Decision { verdict, because };
+        }
         let because = match self.approval {
             _ if grants.has_tool_call(request) => return run(Because::Granted),
             _ if request.destructive => Because::Destructive { command: request.tool.clone() },

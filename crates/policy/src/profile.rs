@@ -82,6 +82,11 @@ impl Profile {
         }
     }
 
+    /// Returns whether this is a profile of plan mode.
+    pub fn is_of_plan_mode(&self) -> bool {
+        self.scratch.is_some()
+    }
+
     /// Returns the writable directories; with full access, the root.
     pub fn writable(&self) -> Vec<&Path> {
         match self.mode {

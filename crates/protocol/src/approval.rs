@@ -1,8 +1,12 @@
-//! Approvals: what a person is asked before something happens, and the possible answers.
+//! Approvals: what a person is asked before something happens, and the possible answers; and what the model wants to know
+//! of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A question to a person: may this happen?
+use serde::{Deserialize, Serialize};
+
+/// A question to a person: may this happen? Or, for [`Subject::Questions`], what do they want?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRequest {
     /// The effect that needs approval.
@@ -50,6 +54,36 @@ pub enum Subject {
         /// Their paths, with links resolved.
         paths: Vec<PathBuf>,
     },
+    /// The model asks something.
+    Questions {
+        /// The model's id of the call that asks.
+        call_id: String,
+        /// What it asks.
+        questions: Vec<UserQuestion>,
+    },
+}
+
+/// Something that the model asks the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserQuestion {
+    /// Identifies the question in the answers.
+    pub id: String,
+    /// A few words to show above it.
+    pub header: String,
+    /// The question, as one sentence.
+    pub question: String,
+    /// The answers to choose from. Any other text is an answer, too.
+    pub options: Vec<Choice>,
+}
+
+/// An answer to choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What the user sees and what comes back.
+    pub label: String,
+    /// What it means.
+    #[serde(default)]
+    pub description: String,
 }
 
 /// How far an acceptance may reach beyond the one call.
@@ -70,6 +104,8 @@ pub enum Answer {
     AcceptForSession,
     /// Yes, and allow every command with this prefix from now on.
     AcceptAndRemember(Vec<String>),
+    /// The answers to [`Subject::Questions`], by the ids of the questions: labels of choices, or free text.
+    Replied(BTreeMap<String, Vec<String>>),
     /// No; the model is told, and continues.
     Decline,
     /// No, and the turn ends here.
@@ -97,7 +133,10 @@ impl Answer {
     /// Says why the effect is refused, in a clause for people; none if it is allowed.
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Self::Accept | Self::AcceptForSession | Self::AcceptAndRemember(_) => None,
+            Self::Accept
+            | Self::AcceptForSession
+            | Self::AcceptAndRemember(_)
+            | Self::Replied(_) => None,
             Self::Decline => Some("it was declined"),
             Self::Cancel => Some("it was declined, and the turn ends"),
             Self::TimedOut => Some("nobody answered in time"),

@@ -61,6 +61,8 @@ impl Item {
     pub fn name(&self, turn: &str) -> String {
         match (&self.call_id, &self.body, self.user_number) {
             (Some(call), _, _) | (None, ItemBody::WebSearch { call, .. }, _) => call.clone(),
+            // A turn has one plan, however often it is proposed anew.
+            (None, ItemBody::Plan { .. }, _) => format!("{turn}-plan"),
             (None, _, Some(number)) => user_message_name(turn, number),
             (None, _, None) => match &self.provider_id {
                 Some(id) => id.clone(),

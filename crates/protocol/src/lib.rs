@@ -7,6 +7,7 @@
 //! * [`approval`]: what a person is asked, and the possible answers;
 //! * [`call`]: a tool call, and what the tool reports while it runs;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
+//! * [`mode`]: how the user and the model work together;
 //! * [`persist`]: what the engine writes to the log of a thread;
 //! * [`review`]: what is reviewed, and what a reviewer found;
 //! * [`repair`]: what was changed in a history so that an endpoint accepts it;
@@ -27,6 +28,7 @@ pub mod file;
 pub mod id;
 pub mod item;
 pub mod json;
+pub mod mode;
 pub mod open;
 pub mod persist;
 pub mod repair;

@@ -19,6 +19,7 @@ use protocol::call::UserCommand;
 use protocol::error::SampleError;
 use protocol::event::Event;
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use protocol::open::Raw;
 use protocol::responses::{KnownItem, ReasoningOptions, Request, TextFormat, TextOptions};
 use protocol::review::ReviewTarget;
@@ -106,6 +107,8 @@ pub struct ThreadOptions {
     /// Seed for the jitter of delays.
     pub seed: u64,
     pub clock: Clock,
+    /// How the user and the model work together.
+    pub mode: Mode,
     /// The settings of turns, as the log records them.
     pub turn_context: TurnContext,
 }
@@ -372,6 +375,7 @@ impl ThreadParts {
             started_ms: self.options.clock.now_ms(),
             seed: self.options.seed,
             answer_check: self.options.request.output_schema.as_ref().map(|it| it.check.clone()),
+            mode: self.options.mode,
         }
     }
 

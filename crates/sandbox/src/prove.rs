@@ -40,6 +40,8 @@ pub struct Proof {
     /// Our own program, which makes the attempts.
     pub program: PathBuf,
     pub mode: SandboxMode,
+    /// Whether as in plan mode, where a directory of its own is writable although the mode is read-only.
+    pub plan: bool,
     /// Where the grounds are created: a directory that the user may write to.
     pub base: PathBuf,
     /// The environment from which the environment of commands is derived.
@@ -138,6 +140,7 @@ pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveE
     let control = proof.sandbox.level.is_none();
     let rows: Vec<_> = attempts::all()
         .filter(|(_, row)| row.mode.is_none_or(|mode| mode == proof.mode))
+        .filter(|(_, row)| !row.plan || proof.plan)
         .filter(|(_, row)| {
             control || row.level.is_none_or(|level| proof.sandbox.level == Some(level))
         })
@@ -356,6 +359,7 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
 fn profile(proof: &Proof, ground: &Ground, network: bool) -> Profile {
     match proof.sandbox.level {
         None => Profile::full_access(),
+        Some(_) if proof.plan => ground.profile(proof.mode, network).plan(ground.scratch("")),
         Some(_) => ground.profile(proof.mode, network),
     }
 }

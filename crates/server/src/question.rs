@@ -1,6 +1,8 @@
 //! Questions to clients: the requests that ask for an approval, and what the answers mean.
 
-use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
+use std::collections::BTreeMap;
+
+use protocol::approval::{Answer, ApprovalRequest, Choice, Scope, Subject, UserQuestion};
 use protocol::id::ApprovalId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,7 @@ pub struct Place {
 
 pub const COMMAND: &str = "item/commandExecution/requestApproval";
 pub const PATCH: &str = "item/fileChange/requestApproval";
+pub const USER_INPUT: &str = "item/tool/requestUserInput";
 pub const TOOL: &str = "mcpServer/elicitation/request";
 
 impl Question {
@@ -78,6 +81,34 @@ impl Question {
                 };
                 (TOOL, to_params(&question))
             }
+            Subject::Questions { call_id, questions } => {
+                let asked = |question: &UserQuestion| {
+                    let UserQuestion { id, header, question, options } = question.clone();
+                    AskedOfUser {
+                        id,
+                        header,
+                        question,
+                        is_other: true,
+                        is_secret: false,
+                        options: options
+                            .into_iter()
+                            .map(|Choice { label, description }| OfferedChoice {
+                                label,
+                                description,
+                            })
+                            .collect(),
+                    }
+                };
+                let question = UserInputQuestion {
+                    thread_id: place.thread_id,
+                    turn_id: place.turn_id,
+                    item_id: call_id.clone(),
+                    questions: questions.iter().map(asked).collect(),
+                    is_blocking: true,
+                    auto_resolution_ms: (),
+                };
+                (USER_INPUT, to_params(&question))
+            }
         };
         Self { id, method, params }
     }
@@ -90,6 +121,15 @@ impl Question {
         // Serde would also accept lists as structures; those are no answers.
         if !reply.is_object() {
             return Answer::Invalid;
+        }
+        if self.method == USER_INPUT {
+            return match serde_json::from_value::<UserInputAnswer>(reply) {
+                Ok(UserInputAnswer { answers }) => {
+                    let texts = answers.into_iter().map(|(id, given)| (id, given.answers));
+                    Answer::Replied(texts.collect())
+                }
+                Err(_) => Answer::Invalid,
+            };
         }
         if self.method == TOOL {
             return match serde_json::from_value(reply) {
@@ -162,6 +202,51 @@ pub(crate) struct ToolQuestion {
     meta: Value,
     message: String,
     requested_schema: Value,
+}
+
+/// What the model asks the user.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UserInputQuestion {
+    thread_id: String,
+    turn_id: String,
+    item_id: String,
+    questions: Vec<AskedOfUser>,
+    is_blocking: bool,
+    /// Always null in this build.
+    auto_resolution_ms: (),
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ToolRequestUserInputQuestion")]
+struct AskedOfUser {
+    id: String,
+    header: String,
+    question: String,
+    /// Whether other texts than those of the choices are answers.
+    is_other: bool,
+    is_secret: bool,
+    options: Vec<OfferedChoice>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ToolRequestUserInputOption")]
+struct OfferedChoice {
+    label: String,
+    description: String,
+}
+
+/// What the user answers, by the ids of the questions.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct UserInputAnswer {
+    answers: BTreeMap<String, GivenAnswer>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ToolRequestUserInputAnswer")]
+struct GivenAnswer {
+    answers: Vec<String>,
 }
 
 /// The answer about a command.

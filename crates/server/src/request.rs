@@ -5,14 +5,15 @@ mod command;
 mod config;
 mod extension;
 mod fs;
-mod review;
 mod goal;
 mod metadata;
 mod queue;
+mod review;
 mod search;
 
 use std::ops::Range;
 
+use crate::wire::CollaborationMode;
 use protocol::id::ThreadId;
 use protocol::user::{self, ImageDetail};
 use schemars::JsonSchema;
@@ -407,6 +408,9 @@ pub struct Settings {
     pub effort: Option<String>,
     /// How its reasoning is summarised.
     pub summary: Option<String>,
+    /// How the user and the model work together; threads begin in the default mode, or in that of their log.
+    #[serde(skip)]
+    pub mode: Option<CollaborationMode>,
 }
 
 /// What commands may do, in detail.
@@ -481,6 +485,8 @@ pub struct Changes {
     pub sandbox_policy: Option<SandboxPolicy>,
     pub effort: Option<String>,
     pub summary: Option<String>,
+    /// The mode, whose model and effort win over those beside it.
+    pub collaboration_mode: Option<CollaborationMode>,
 }
 
 /// Parameters of `thread/settings/update`.
@@ -511,8 +517,15 @@ impl Settings {
     /// Returns these settings with changes.
     #[must_use]
     pub fn with(&self, changes: &Changes) -> Self {
-        let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
-            changes.clone();
+        let Changes {
+            cwd,
+            model,
+            approval_policy,
+            sandbox_policy,
+            effort,
+            summary,
+            collaboration_mode,
+        } = changes.clone();
         let mut changed = self.clone();
         if let Some(policy) = sandbox_policy {
             changed.sandbox = Some(policy.mode());
@@ -523,6 +536,11 @@ impl Settings {
         changed.approval_policy = approval_policy.or(changed.approval_policy);
         changed.effort = effort.or(changed.effort);
         changed.summary = summary.or(changed.summary);
+        if let Some(mode) = collaboration_mode {
+            changed.model = Some(mode.settings.model.clone());
+            changed.effort.clone_from(&mode.settings.reasoning_effort);
+            changed.mode = Some(mode);
+        }
         changed
     }
 
@@ -915,11 +933,8 @@ const UNSUPPORTED: [(&str, &[&str]); 7] = [
     ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
     ("thread/fork", &["baseInstructions", "path", "permissions"]),
     ("thread/metadata/update", &["daybreakEnabled", "projectId"]),
-    ("thread/settings/update", &["collaborationMode", "permissions"]),
-    (
-        "turn/start",
-        &["additionalContext", "collaborationMode", "environments", "permissions", "toolOutput"],
-    ),
+    ("thread/settings/update", &["permissions"]),
+    ("turn/start", &["additionalContext", "environments", "permissions", "toolOutput"]),
 ];
 
 #[cfg(test)]
@@ -964,8 +979,8 @@ mod tests {
             json!({"threadId": ID, "input": [{"type": "audio"}]}),
             "audio",
         );
-        let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "plan"}});
-        refused::<TurnStart>("turn/start", plan, "collaborationMode");
+        let plan = json!({"threadId": ID, "input": [], "collaborationMode": {"mode": "play"}});
+        refused::<TurnStart>("turn/start", plan, "play");
         refused::<TurnInterrupt>("turn/interrupt", json!({"threadId": ID}), "turnId");
         let sandbox = json!({"threadId": ID, "input": [], "sandbox": "read-only"});
         refused::<TurnStart>("turn/start", sandbox.clone(), "give sandboxPolicy");

@@ -17,6 +17,7 @@ use crate::method::{METHODS, NO_PARAMS, Stability};
 use crate::notification::Notification;
 use crate::question::{
     self, CommandAnswer, CommandQuestion, PatchAnswer, PatchQuestion, ToolAnswer, ToolQuestion,
+    UserInputAnswer, UserInputQuestion,
 };
 use crate::request::experimental_fields;
 
@@ -29,7 +30,7 @@ struct ServerRequest {
     answer: (&'static str, SchemaOf),
 }
 
-const SERVER_REQUESTS: [ServerRequest; 4] = [
+const SERVER_REQUESTS: [ServerRequest; 5] = [
     ServerRequest {
         method: question::COMMAND,
         params: ("CommandExecutionRequestApprovalParams", CommandQuestion::json_schema),
@@ -44,6 +45,11 @@ const SERVER_REQUESTS: [ServerRequest; 4] = [
         method: dynamic_tool::METHOD,
         params: ("DynamicToolCallParams", dynamic_tool::Asked::json_schema),
         answer: ("DynamicToolCallResponse", dynamic_tool::Reply::json_schema),
+    },
+    ServerRequest {
+        method: question::USER_INPUT,
+        params: ("ToolRequestUserInputParams", UserInputQuestion::json_schema),
+        answer: ("ToolRequestUserInputResponse", UserInputAnswer::json_schema),
     },
     ServerRequest {
         method: question::TOOL,

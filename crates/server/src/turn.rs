@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use protocol::approval::{Answer, ApprovalRequest, Resolution};
+use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, ItemId};
 use protocol::item::{Item as EngineItem, ItemBody, Status as ItemStatus, StepStatus, Verdict};
@@ -36,15 +36,15 @@ pub struct TurnFace {
     /// Whether raw reasoning is shown.
     raw_reasoning: bool,
     /// Questions that wait for an answer.
-    asking: Vec<ApprovalId>,
+    asking: Vec<(ApprovalId, ActiveFlag)>,
     /// Questions that were withdrawn; they are resolved after the turn has ended.
     withdrawn: Vec<ApprovalId>,
     /// Whether the turn is said to have started only after its first item, as in the reference.
     begins_with_review: bool,
     /// What is said of its start then.
     held: Vec<Notification>,
-    /// Whether the last status that clients got says that the thread waits for an approval.
-    waiting: bool,
+    /// What the thread waits for, according to the last status that clients got.
+    waiting: Vec<ActiveFlag>,
 }
 
 /// What follows from an event for clients.
@@ -89,7 +89,7 @@ impl TurnFace {
             withdrawn: Vec::new(),
             begins_with_review: false,
             held: Vec::new(),
-            waiting: false,
+            waiting: Vec::new(),
         }
     }
 
@@ -114,8 +114,7 @@ impl TurnFace {
 
     /// Returns the status of the thread, with what it waits for.
     pub fn status(&self) -> Status {
-        let flag = self.waiting.then_some(ActiveFlag::WaitingOnApproval);
-        Status::Active { active_flags: flag.into_iter().collect() }
+        Status::Active { active_flags: self.waiting.clone() }
     }
 
     pub fn id(&self) -> &str {
@@ -154,7 +153,7 @@ impl TurnFace {
         }
         told.extend(self.plain_event(event).into_iter().map(Told::from));
         if event.is_terminal() {
-            let open = std::mem::take(&mut self.asking);
+            let open = std::mem::take(&mut self.asking).into_iter().map(|(id, _)| id);
             told.extend(self.withdrawn.drain(..).chain(open).map(Told::Resolved));
         }
         told
@@ -272,7 +271,7 @@ impl TurnFace {
         let mut told = Vec::new();
         // Only for a command does the status change before the question comes up.
         if is_command && item.decision.as_ref().is_some_and(|it| it.verdict == Verdict::Ask) {
-            told.extend(self.set_waiting(true));
+            told.extend(self.set_waiting(vec![ActiveFlag::WaitingOnApproval]));
         }
         told.push(self.begins(item.started_ms, begun(body)).into());
         told
@@ -298,7 +297,7 @@ impl TurnFace {
             told.extend(self.diff_updated().map(Told::from));
         }
         // After a refused command, `resolved` leaves the change of status to this place.
-        told.extend(self.set_waiting(!self.asking.is_empty()));
+        told.extend(self.set_waiting(self.waits_for()));
         told
     }
 
@@ -316,14 +315,21 @@ impl TurnFace {
             started_at_ms: open.map(|open| open.started_ms).unwrap_or_default(),
         };
         let question = Question::about(id, request, place);
-        self.asking.push(id);
-        let mut told: Vec<Told> = self.set_waiting(true).into_iter().collect();
+        let flag = match request.subject {
+            Subject::Questions { .. } => ActiveFlag::WaitingOnUserInput,
+            Subject::Command { .. }
+            | Subject::Input { .. }
+            | Subject::ToolCall { .. }
+            | Subject::Write { .. } => ActiveFlag::WaitingOnApproval,
+        };
+        self.asking.push((id, flag));
+        let mut told: Vec<Told> = self.set_waiting(self.waits_for()).into_iter().collect();
         told.push(Told::Question(question));
         told
     }
 
     fn resolved(&mut self, id: ApprovalId, resolution: &Resolution) -> Vec<Told> {
-        self.asking.retain(|asked| *asked != id);
+        self.asking.retain(|(asked, _)| *asked != id);
         match resolution {
             Resolution::Withdrawn => {
                 self.withdrawn.push(id);
@@ -338,14 +344,21 @@ impl TurnFace {
                 }
                 let is_command = self.open.values().any(|open| open.is_command);
                 if !is_command || answer.accepts() {
-                    told.extend(self.set_waiting(!self.asking.is_empty()));
+                    told.extend(self.set_waiting(self.waits_for()));
                 }
                 told
             }
         }
     }
 
-    fn set_waiting(&mut self, waiting: bool) -> Option<Told> {
+    /// Returns what the open questions make the turn wait for.
+    fn waits_for(&self) -> Vec<ActiveFlag> {
+        let flags = [ActiveFlag::WaitingOnApproval, ActiveFlag::WaitingOnUserInput];
+        let has = |flag: &ActiveFlag| self.asking.iter().any(|(_, asked)| asked == flag);
+        flags.into_iter().filter(has).collect()
+    }
+
+    fn set_waiting(&mut self, waiting: Vec<ActiveFlag>) -> Option<Told> {
         if self.waiting == waiting {
             return None;
         }

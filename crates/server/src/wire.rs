@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use heddle::Mode;
 use heddle::policy::{ScriptAction, script_actions};
 use heddle::threads::index::Summary;
 use heddle::tools::HOST_SERVER;
@@ -13,7 +14,7 @@ use protocol::item::{
 };
 use protocol::review::{Review, UNFINISHED};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::past::to_camel;
@@ -190,6 +191,7 @@ impl Status {
 #[schemars(rename = "ThreadActiveFlag")]
 pub enum ActiveFlag {
     WaitingOnApproval,
+    WaitingOnUserInput,
 }
 
 /// The settings of a thread, as they are in results.
@@ -215,13 +217,23 @@ pub struct ThreadSettings {
     /// How reasoning is summarised; results do not have it.
     #[serde(skip)]
     pub summary: Option<String>,
+    /// How the user and the model work together, and what the model was told of it; results do not have it.
+    #[serde(skip)]
+    pub mode: (ModeKind, Option<String>),
 }
 
 impl ThreadSettings {
     /// Applies changes, which hold from the next turn on.
     pub fn apply(&mut self, changes: &Changes) {
-        let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } =
-            changes.clone();
+        let Changes {
+            cwd,
+            model,
+            approval_policy,
+            sandbox_policy,
+            effort,
+            summary,
+            collaboration_mode,
+        } = changes.clone();
         if let Some(cwd) = cwd {
             self.runtime_workspace_roots = [cwd.clone()];
             self.cwd = cwd;
@@ -233,6 +245,12 @@ impl ThreadSettings {
         }
         self.reasoning_effort = effort.or_else(|| self.reasoning_effort.take());
         self.summary = summary.or_else(|| self.summary.take());
+        if let Some(CollaborationMode { mode, settings }) = collaboration_mode {
+            let ModeSettings { model, reasoning_effort, developer_instructions } = settings;
+            self.model = model;
+            self.reasoning_effort = reasoning_effort;
+            self.mode = (mode, developer_instructions);
+        }
     }
 
     /// Returns the settings as `thread/settings/updated` has them.
@@ -250,11 +268,11 @@ impl ThreadSettings {
             effort: self.reasoning_effort.clone(),
             summary: self.summary.clone(),
             collaboration_mode: CollaborationMode {
-                mode: "default",
+                mode: self.mode.0,
                 settings: ModeSettings {
                     model: self.model.clone(),
                     reasoning_effort: self.reasoning_effort.clone(),
-                    developer_instructions: (),
+                    developer_instructions: self.mode.1.clone(),
                 },
             },
             multi_agent_mode: self.multi_agent_mode,
@@ -285,6 +303,7 @@ impl ThreadSettings {
             reasoning_effort: None,
             multi_agent_mode: "explicitRequestOnly",
             summary: None,
+            mode: (ModeKind::Default, None),
         }
     }
 }
@@ -311,19 +330,47 @@ pub struct UpdatedSettings {
     personality: (),
 }
 
-/// How the user and the model work together: this build has one way.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-struct CollaborationMode {
-    mode: &'static str,
-    settings: ModeSettings,
+/// How the user and the model work together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollaborationMode {
+    pub mode: ModeKind,
+    pub settings: ModeSettings,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+/// The modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModeKind {
+    Plan,
+    Default,
+}
+
+/// What is set together with a mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Settings")]
-struct ModeSettings {
-    model: String,
-    reasoning_effort: Option<String>,
-    developer_instructions: (),
+pub struct ModeSettings {
+    pub model: String,
+    pub reasoning_effort: Option<String>,
+    /// What the model is told about the mode, if not the usual text.
+    pub developer_instructions: Option<String>,
+}
+
+impl From<Mode> for ModeKind {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Plan => Self::Plan,
+            Mode::Default => Self::Default,
+        }
+    }
+}
+
+impl From<ModeKind> for Mode {
+    fn from(mode: ModeKind) -> Self {
+        match mode {
+            ModeKind::Plan => Self::Plan,
+            ModeKind::Default => Self::Default,
+        }
+    }
 }
 
 /// What commands may do.

@@ -170,7 +170,8 @@ impl Gate {
                 Status::Failed,
                 format!("the approval request for this {what} timed out; {nothing}"),
             ),
-            Answer::Disconnected | Answer::Invalid => {
+            // Replies are answers to other questions.
+            Answer::Disconnected | Answer::Invalid | Answer::Replied(_) => {
                 (Status::Failed, format!("the approval request for this {what} failed; {nothing}"))
             }
             Answer::Failed(why) => (

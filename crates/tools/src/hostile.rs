@@ -69,7 +69,8 @@ impl Thread {
             Box::new(exec_too),
             Box::new(stdin_too),
             Box::new(ApplyPatch::new(Arc::clone(&workspace), false)),
-            Box::new(UpdatePlan),
+            Box::new(UpdatePlan { mode: protocol::mode::Mode::Default }),
+            Box::new(crate::AskUser),
             Box::new(ViewImage::new(Arc::clone(&workspace))),
         ];
         Self { directory, workspace, exec, stdin, patch, tools }

@@ -17,6 +17,7 @@ mod login;
 mod output;
 mod patch;
 mod plan;
+mod questions;
 mod session;
 mod shell;
 mod spot;
@@ -33,6 +34,7 @@ pub use judge::{Judge, Opinion};
 pub use login::LoginShell;
 pub use patch::ApplyPatch;
 pub use plan::UpdatePlan;
+pub use questions::AskUser;
 pub use session::{RunningCommand, Sessions};
 pub use shell::{Shell, join};
 pub use tool::{

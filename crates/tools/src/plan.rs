@@ -2,6 +2,7 @@
 
 use protocol::call::{Call, Report};
 use protocol::item::{Step, StepStatus};
+use protocol::mode::Mode;
 use protocol::responses::OutputBody;
 use serde::Deserialize;
 use serde_json::json;
@@ -10,7 +11,15 @@ use crate::tool::{self, ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec}
 
 /// Maintains the list of steps.
 #[derive(Debug)]
-pub struct UpdatePlan;
+pub struct UpdatePlan {
+    /// In plan mode there is nothing to keep track of yet.
+    pub mode: Mode,
+}
+
+/// What the model is told in plan mode.
+const NOT_NOW: &str = "\
+update_plan is the checklist of work that is under way, and in plan mode there is none: write the plan into your answer, \
+between <proposed_plan> and </proposed_plan>";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +38,10 @@ struct WireStep {
 }
 
 impl UpdatePlan {
-    async fn update(call: Call, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
+    async fn update(&self, call: Call, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
+        if self.mode == Mode::Plan {
+            return Err(OutputBody::Text(NOT_NOW.to_owned()));
+        }
         let Arguments { plan, .. } = tool::arguments(&call)?;
         let steps =
             plan.into_iter().map(|WireStep { step, status }| Step { text: step, status }).collect();
@@ -71,7 +83,7 @@ impl Tool for UpdatePlan {
         let ToolContext { call, progress } = context;
         Box::pin(async move {
             let key = call.key;
-            tool::show_refusal(key, &progress, Self::update(call, progress.clone()).await).await
+            tool::show_refusal(key, &progress, self.update(call, progress.clone()).await).await
         })
     }
 }

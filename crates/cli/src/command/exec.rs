@@ -19,7 +19,9 @@ use heddle::session::check_output_schema;
 use heddle::session::given;
 use heddle::session::settings::{self, Preferences};
 use heddle::structured_output::{Schema, SchemaError};
-use heddle::{ErrorKind, Heddle, Input, Notice, ReviewTarget, Thread, ThreadId, ThreadSpec, Turn};
+use heddle::{
+    ErrorKind, Heddle, Input, Mode, Notice, ReviewTarget, Thread, ThreadId, ThreadSpec, Turn,
+};
 use protocol::event::Event;
 use protocol::usage::TurnUsage;
 use serde_json::Value;
@@ -67,11 +69,34 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         // Checked before anything is done, and again when it is known where commands may write.
         AnswerFile::check(path).map_err(Failure::usage)?;
     }
-    let start = start(&heddle, &from)?;
+    if flags.plan && flags.output_schema.is_some() {
+        return Err(Failure::usage(anyhow!(
+            "--plan and --output-schema exclude each other: a plan is Markdown; carry it out with --output-schema"
+        )));
+    }
+    if flags.plan && review.is_some() {
+        return Err(Failure::usage(anyhow!(
+            "--plan and review exclude each other: a review changes nothing"
+        )));
+    }
+    if flags.plan && matches!(from, StartFrom::Plan { .. }) {
+        return Err(Failure::usage(anyhow!("--plan and --implement exclude each other")));
+    }
+    let mut start = start(&heddle, &from)?;
     // A fork without a prompt only forks, and a change that git knows needs no words.
     let only_forks = matches!(from, StartFrom::Fork(_)) && prompt.is_none();
     let words = if only_forks || matches!(review, Some(Reviewed::Named(_))) {
         None
+    } else if let (StartFrom::Plan { fresh, .. }, Start::Resume(thread)) = (&from, &start) {
+        let plan = last_plan(&heddle, *thread)?;
+        if *fresh {
+            start = Start::New;
+        }
+        let asked = match prompt.as_deref() {
+            None => None,
+            stated => Some(user_input::prompt(stated).map_err(Failure::usage)?),
+        };
+        Some(plan_to_do(&plan, asked.as_deref()))
     } else {
         let read = user_input::prompt(prompt.as_deref());
         let read = read.map_err(|error| match flags.images.last() {
@@ -141,6 +166,11 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             .ignore_rules(flags.ignore_rules)
             .originator(host::EXEC)
             .on_notice(|notice| host::print_notice(&notice));
+        let spec = match (flags.plan, &from) {
+            (true, _) => spec.mode(Mode::Plan),
+            (false, StartFrom::Plan { .. }) => spec.mode(Mode::Default),
+            (false, _) => spec,
+        };
         let thread = heddle.start(spec).await?;
         let file = flags.output_last_message.as_deref();
         let facts = facts(&thread)?;
@@ -212,6 +242,12 @@ enum StartFrom {
     Nothing,
     Resume(NamedThread),
     Fork(NamedThread),
+    /// From the last plan of a thread, to carry it out.
+    Plan {
+        of: NamedThread,
+        /// Whether in a new thread.
+        fresh: bool,
+    },
 }
 
 /// A thread, as the user named it.
@@ -240,9 +276,14 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     match command {
         None => ExecRequest { flags, from: StartFrom::Nothing, prompt, review: None },
         Some(ExecCommand::Resume(resume)) => {
-            let ResumeArgs { thread, prompt: own, last, all, flags: after } = *resume;
+            let ResumeArgs { thread, prompt: own, last, all, implement, fresh, flags: after } =
+                *resume;
             let (thread, own) = split_thread(last, thread, own);
-            let from = StartFrom::Resume(NamedThread::new(thread, last, all));
+            let named = NamedThread::new(thread, last, all);
+            let from = match implement {
+                true => StartFrom::Plan { of: named, fresh },
+                false => StartFrom::Resume(named),
+            };
             let flags = after.merge_over(flags);
             ExecRequest { flags, from, prompt: own.or(prompt), review: None }
         }
@@ -321,7 +362,26 @@ fn start(heddle: &Heddle, from: &StartFrom) -> Result<Start, Failure> {
         StartFrom::Nothing => Start::New,
         StartFrom::Resume(named) => Start::Resume(named_thread(heddle, named)?),
         StartFrom::Fork(named) => Start::Fork(named_thread(heddle, named)?),
+        StartFrom::Plan { of, .. } => Start::Resume(named_thread(heddle, of)?),
     })
+}
+
+/// Finds the plan that a thread has proposed last.
+fn last_plan(heddle: &Heddle, thread: ThreadId) -> Result<String, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Failure::failed)?;
+    let plan = runtime.block_on(heddle.threads().last_plan(thread))?;
+    plan.ok_or_else(|| {
+        Failure::usage(anyhow!(
+            "thread {thread} has proposed no plan; `heddle exec resume {thread} --plan` asks for one"
+        ))
+    })
+}
+
+/// Returns the message that asks to carry out a plan. It names the whole plan, since messages of the user survive a
+/// compaction.
+fn plan_to_do(plan: &str, asked: Option<&str>) -> String {
+    let asked = asked.map(|asked| format!("{}\n\n", asked.trim())).unwrap_or_default();
+    format!("{asked}Carry out this plan:\n\n{}\n", plan.trim())
 }
 
 fn named_thread(heddle: &Heddle, named: &NamedThread) -> Result<ThreadId, Failure> {
@@ -532,7 +592,7 @@ impl Run {
         // A terminal has already shown it; a program gets it verbatim.
         if let Face::Human(_) = self.face
             && !stdout().is_terminal()
-            && let Some(answer) = answer
+            && let Some(answer) = self.last.plan().or(answer)
         {
             print_line(answer).map_err(Failure::failed)?;
         }

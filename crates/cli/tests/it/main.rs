@@ -31,6 +31,7 @@ mod local_clients;
 mod memory;
 mod models;
 mod npm;
+mod plan_mode;
 mod poisoned;
 mod policy;
 mod process;

@@ -64,7 +64,7 @@ fn rows(output: &Output) -> Vec<Value> {
 /// What is possible at the Landlock level, and documented in docs/safety.md.
 const KNOWN: [&str; 3] = ["proc-cmdline", "spare-make", "spare-make-rules"];
 
-/// Every attempt is blocked at `level`, in both modes.
+/// Every attempt is blocked at `level`, in all modes.
 #[track_caller]
 fn check(who: Who, level: &str) {
     let Some(output) = prove(who, &["--level", level, "--json"]) else { return };
@@ -86,7 +86,7 @@ fn check(who: Who, level: &str) {
     };
     let bad: Vec<_> = rows.iter().filter(bad).collect();
     assert!(bad.is_empty(), "{who:?} at {level}: {bad:#?}");
-    for mode in ["read-only", "workspace-write"] {
+    for mode in ["read-only", "workspace-write", "plan"] {
         let held = |works: bool| {
             let of_mode = rows.iter().filter(|row| row["mode"] == mode && verdict(row) == "held");
             let of_kind = of_mode.filter(|row| (row["group"] == "still works") == works);

@@ -4,11 +4,13 @@
 //! stream ([`Unshown`]). An item of an unknown kind is kept in the log verbatim.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use protocol::error::{ErrorClass, Limit, LimitKind, SampleError};
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Status, ToolCall};
+use protocol::mode::Mode;
 use protocol::open::{Open, Raw};
 use protocol::persist::Persist;
 use protocol::responses::{
@@ -16,6 +18,7 @@ use protocol::responses::{
 };
 use protocol::usage::TotalledUsage;
 
+use super::planning::{Part, PlanReader, split};
 use super::received::Seen;
 use super::{Action, Failure, Purpose, State, Turn, hosted, received};
 use crate::call::{self, EndpointOnlyCall, Taken};
@@ -33,6 +36,15 @@ pub(super) struct Streaming {
     kind: Kind,
     /// The server's id, if the item has it as its own.
     provider_id: Option<String>,
+    /// For a message in plan mode: what of it is text, and what is a plan.
+    parts: Option<PlanReader>,
+}
+
+impl Streaming {
+    /// Returns whether it was shown: a message that may be nothing but a plan is not, until it has text.
+    fn is_shown(&self) -> bool {
+        self.parts.as_ref().is_none_or(PlanReader::has_text)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,8 +310,23 @@ impl Turn {
         let id = self.new_item();
         let provider_id = self.claim(server_id.as_deref());
         let item = Item { provider_id: provider_id.clone(), ..Item::new(id, body) };
-        self.streaming.push(Streaming { id, server_id, kind, provider_id });
-        self.emit(Event::ItemStarted(item));
+        let parts = self.plan_reader(kind);
+        let open = Streaming { id, server_id, kind, provider_id, parts };
+        let is_shown = open.is_shown();
+        self.streaming.push(open);
+        if is_shown {
+            self.emit(Event::ItemStarted(item));
+        }
+    }
+
+    /// Returns what reads the text of a message for plans, if this turn may have one.
+    fn plan_reader(&self, kind: Kind) -> Option<PlanReader> {
+        (kind == Kind::Message && self.may_propose()).then(PlanReader::default)
+    }
+
+    /// Returns whether messages may have plans. What a reviewer says is a review in any mode.
+    fn may_propose(&self) -> bool {
+        self.options.mode == Mode::Plan && !self.is_reviewing()
     }
 
     fn discard(&mut self, open: Streaming) {
@@ -307,7 +334,10 @@ impl Turn {
         if let Some(id) = &open.provider_id {
             self.provider_ids.remove(id);
         }
-        self.emit(Event::ItemDiscarded(open.id));
+        if open.is_shown() {
+            self.emit(Event::ItemDiscarded(open.id));
+        }
+        self.discard_plan(open.id);
     }
 
     /// Returns a server's id of an item, unless it is too long, or another item of the turn has it: small servers number
@@ -319,9 +349,15 @@ impl Turn {
 
     fn on_delta(&mut self, kind: Kind, part: DeltaPart, text: String) {
         // A delta without an open item is dropped: the complete item will contain its text.
-        if let Some(open) = self.streaming.iter().rev().find(|open| open.kind == kind) {
+        if let Some(open) = self.streaming.iter_mut().rev().find(|open| open.kind == kind) {
             let item = open.id;
-            self.emit(Event::Delta { item, part, text });
+            match &mut open.parts {
+                Some(parts) => {
+                    let (parts, provider_id) = (parts.push(&text), open.provider_id.clone());
+                    self.show_parts(item, provider_id, parts);
+                }
+                None => self.emit(Event::Delta { item, part, text }),
+            }
         } else if kind == Kind::Message {
             self.unshown.text = true;
             self.received.add_loose_text(&text);
@@ -339,8 +375,12 @@ impl Turn {
         if let KnownItem::Message(message) = &mut item {
             self.on_message(message);
         }
-        let mut completed = None;
-        if let Some((kind, server_id, body)) = shown(&item) {
+        let mut last = Vec::new();
+        if let Some((Kind::Message, server_id, ItemBody::AgentMessage { text })) = shown(&item)
+            && self.may_propose()
+        {
+            last = self.finish_planned(server_id, &text);
+        } else if let Some((kind, server_id, body)) = shown(&item) {
             let (id, provider_id) = match self.finish_streaming(kind, server_id.as_deref()) {
                 Some(open) => (open.id, open.provider_id),
                 None => {
@@ -351,7 +391,7 @@ impl Turn {
                     (id, provider_id)
                 }
             };
-            completed = Some(Item { provider_id, ..Item::new(id, body) });
+            last.push(Event::ItemCompleted(Item { provider_id, ..Item::new(id, body) }));
         }
         match item {
             KnownItem::FunctionCall(mut call) => {
@@ -387,8 +427,88 @@ impl Turn {
             }
         }
         // The history first: nothing is shown that is not kept.
-        if let Some(item) = completed {
-            self.emit(Event::ItemCompleted(item));
+        last.into_iter().for_each(|event| self.emit(event));
+    }
+
+    /// Shows parts of a message.
+    fn show_parts(&mut self, message: ItemId, provider_id: Option<String>, parts: Vec<Part>) {
+        for part in parts {
+            match part {
+                Part::Begin => {
+                    let body = ItemBody::AgentMessage { text: Arc::default() };
+                    let provider_id = provider_id.clone();
+                    self.emit(Event::ItemStarted(Item { provider_id, ..Item::new(message, body) }));
+                }
+                Part::Text(text) => {
+                    self.emit(Event::Delta { item: message, part: DeltaPart::Message, text });
+                }
+                Part::PlanBegins => {
+                    if self.plan.claim(message) {
+                        self.begin_plan();
+                    }
+                }
+                Part::Plan(text) => {
+                    if let Some(item) = self.plan.open_in(message) {
+                        self.emit(Event::Delta { item, part: DeltaPart::Plan, text });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a message of plan mode, whose whole text counts and not its parts. Returns the events that must wait until the
+    /// message is in the history.
+    fn finish_planned(&mut self, server_id: Option<String>, text: &str) -> Vec<Event> {
+        let open = self.finish_streaming(Kind::Message, server_id.as_deref());
+        let mut open = open.unwrap_or_else(|| Streaming {
+            id: self.new_item(),
+            provider_id: self.claim(server_id.as_deref()),
+            server_id,
+            kind: Kind::Message,
+            parts: None,
+        });
+        let mut is_shown = false;
+        if let Some(parts) = &mut open.parts {
+            let rest = parts.finish();
+            is_shown = parts.has_text();
+            self.show_parts(open.id, open.provider_id.clone(), rest);
+        }
+        let (text, plan) = split(text);
+        let mut events = Vec::new();
+        match plan {
+            Some(plan) if self.plan.claim(open.id) => {
+                self.begin_plan();
+                events.extend(self.plan.end(plan).map(Event::ItemCompleted));
+            }
+            _ => self.discard_plan(open.id),
+        }
+        if is_shown || !text.trim().is_empty() {
+            let body = ItemBody::AgentMessage { text: text.into() };
+            let item = Item { provider_id: open.provider_id, ..Item::new(open.id, body) };
+            if !is_shown {
+                let begun = Item { body: item.body.begun(), ..item.clone() };
+                events.push(Event::ItemStarted(begun));
+            }
+            events.push(Event::ItemCompleted(item));
+        }
+        events
+    }
+
+    /// Starts the item of the plan, unless it is shown already.
+    fn begin_plan(&mut self) {
+        let id = match self.plan.id() {
+            Some(id) => id,
+            None => self.new_item(),
+        };
+        if let Some(begun) = self.plan.begin(id) {
+            self.emit(Event::ItemStarted(begun));
+        }
+    }
+
+    /// Withdraws the plan that a message has begun and will not end.
+    fn discard_plan(&mut self, message: ItemId) {
+        if let Some(id) = self.plan.discard(message) {
+            self.emit(Event::ItemDiscarded(id));
         }
     }
 

@@ -22,6 +22,7 @@ use protocol::error::{ErrorClass, LimitKind, SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Status, Step, StepStatus};
+use protocol::mode::Mode;
 use protocol::open::Open;
 use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
@@ -140,6 +141,7 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
         usage,
         numbers,
         seed: rng.next_u64(),
+        mode: if rng.one_in(3) { Mode::Plan } else { Mode::Default },
         // Some turns require long answers, most do not.
         answer_check: rng.one_in(4).then(|| {
             AnswerCheck::new(|answer| match answer.map_or(0, str::len) {
@@ -211,6 +213,8 @@ struct World<'a> {
 struct Items {
     next: u64,
     open: BTreeMap<ItemId, ItemBody>,
+    shown: BTreeSet<ItemId>,
+    plan: Option<ItemId>,
 }
 
 impl<'a> World<'a> {
@@ -243,7 +247,7 @@ impl<'a> World<'a> {
             told: Vec::new(),
             calls_before: history.outputs().len(),
             history,
-            items: Items { next: options.numbers.item, open: BTreeMap::new() },
+            items: Items { next: options.numbers.item, ..Items::default() },
             runs: BTreeMap::new(),
             call_ids: HashSet::new(),
             returned: BTreeMap::new(),
@@ -467,7 +471,7 @@ impl<'a> World<'a> {
         let event = match self.rng.below(33) {
             0 => StreamEvent::Created,
             1..=3 => StreamEvent::ItemAdded(known(self.shown_item())),
-            4..=5 => StreamEvent::TextDelta("text".into()),
+            4..=5 => StreamEvent::TextDelta(self.text().into()),
             6 => StreamEvent::SummaryDelta { part: 0, text: "thought".into() },
             7..=10 => StreamEvent::ItemDone(known(self.shown_item())),
             11..=12 if self.last_call.is_some() => {
@@ -511,11 +515,18 @@ impl<'a> World<'a> {
             1 => KnownItem::WebSearchCall(WebSearchCall { id, status: None, action: None }),
             _ => {
                 let role = if self.rng.one_in(8) { "critic" } else { "assistant" }.to_owned();
-                let text = "said".to_owned();
+                let text = format!("{}{}", self.text(), self.text());
                 let content = Content(vec![Open::Known(KnownPart::OutputText { text })]);
                 KnownItem::Message(Message { id, role, content, phase: None })
             }
         }
+    }
+
+    /// A piece of a message.
+    fn text(&mut self) -> &'static str {
+        let texts =
+            ["said", "said", " ", "\n<proposed_plan>\n", "1\n", "\n</proposed_plan>\n", "\n<prop"];
+        texts[self.rng.below(7) as usize]
     }
 
     fn call(&mut self) -> KnownItem {
@@ -690,9 +701,21 @@ impl<'a> World<'a> {
         match &event {
             Event::TurnStarted { .. } => assert_eq!(self.last_event, None),
             Event::ItemStarted(Item { id, body, .. }) => {
-                assert_eq!(id.0, self.items.next, "items are numbered in order");
+                match (self.options.mode, body) {
+                    (Mode::Default, ItemBody::Plan { .. }) => panic!("a plan without plan mode"),
+                    (Mode::Default, _) => {
+                        assert_eq!(id.0, self.items.next, "items are numbered in order");
+                    }
+                    // A turn has one plan, which may be proposed again.
+                    (Mode::Plan, ItemBody::Plan { .. }) => {
+                        assert_eq!(*self.items.plan.get_or_insert(*id), *id, "two plans");
+                        self.happened.push("plan");
+                    }
+                    // A message is numbered when it comes, and shown when it has text.
+                    (Mode::Plan, _) => assert!(self.items.shown.insert(*id), "{id:?} comes twice"),
+                }
                 self.items.next += 1;
-                open.insert(*id, body.clone());
+                assert_eq!(open.insert(*id, body.clone()), None, "{id:?} is open");
             }
             Event::ItemUpdated(Item { id, body, .. }) => {
                 let old = open.insert(*id, body.clone());
@@ -700,7 +723,12 @@ impl<'a> World<'a> {
             }
             Event::Delta { item, .. } => {
                 let streams = |body: &ItemBody| {
-                    matches!(body, ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. })
+                    matches!(
+                        body,
+                        ItemBody::AgentMessage { .. }
+                            | ItemBody::Reasoning { .. }
+                            | ItemBody::Plan { .. }
+                    )
                 };
                 assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
             }

@@ -29,6 +29,7 @@ use protocol::item::{
     Command, CommandSource, Decision, Item, ItemBody, Place, RefusedCall, Status, Step, StepStatus,
     ToolCall, Verdict, WebSearchAction,
 };
+use protocol::mode::Mode;
 use protocol::open::Open;
 use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
@@ -87,6 +88,7 @@ impl Default for Play {
                 numbers: Numbers::default(),
                 seed: 1,
                 answer_check: None,
+                mode: Mode::Default,
             },
             turn: None,
             history: History::default(),
@@ -150,6 +152,9 @@ impl Play {
                 self.options.answer_check = Some(check.with_retries(number));
             }
             "first_item" => self.options.numbers.item = value,
+            "plan_mode" => {
+                self.options.mode = if value == 1 { Mode::Plan } else { Mode::Default };
+            }
             _ => panic!("no option {name}"),
         }
     }
@@ -267,11 +272,11 @@ fn read_input(input: &str) -> Input {
             let [kind, id] = words(rest);
             Input::Stream(StreamEvent::ItemAdded(Open::Known(read_item(&kind, id, String::new()))))
         }
-        "text" => Input::Stream(StreamEvent::TextDelta(rest.to_owned())),
+        "text" => Input::Stream(StreamEvent::TextDelta(rest.replace("\\n", "\n"))),
         "think" => Input::Stream(StreamEvent::SummaryDelta { part: 0, text: rest.to_owned() }),
         "done" => {
             let [kind, id, text] = words(rest);
-            done(read_item(&kind, id, text))
+            done(read_item(&kind, id, text.replace("\\n", "\n")))
         }
         "call" | "half-call" => {
             let [call_id, name, arguments] = words(rest);

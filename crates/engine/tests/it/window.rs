@@ -79,6 +79,7 @@ impl Thread {
             numbers,
             seed: 1,
             answer_check: None,
+            mode: protocol::mode::Mode::Default,
         };
         let mut turn = Turn::start(context, options, Vec::new(), vec![UserTurnInput::text(said)]);
         let mut called = self.case.returned == 0;

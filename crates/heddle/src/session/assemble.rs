@@ -11,9 +11,12 @@ use engine::model::ModelProfile;
 use engine::prompt::{self, AgentsMd, Environment, agents_md};
 use engine::retry::RetryLimits;
 use history::{ModelId, Profile, Wire};
-use log::{BaseInstructions, PAGINATED, Rollout, SessionMeta, TurnContext};
+use log::{
+    BaseInstructions, CollaborationMode, ModeSettings, PAGINATED, Rollout, SessionMeta, TurnContext,
+};
 use policy::{ApprovalPolicy, Granular, Policy, SandboxMode};
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use protocol::open::Raw;
 use protocol::responses::{self, KnownItem};
 use providers::{Client, Endpoint, Identity, WireApi};
@@ -26,8 +29,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, UserShell,
-    ViewImage, Workspace,
+    ApplyPatch, AskUser, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan,
+    UserShell, ViewImage, Workspace,
 };
 
 use crate::error::Error;
@@ -36,6 +39,7 @@ use crate::session::host::HostEnv;
 use crate::session::host_tools::{self, Combined, HostTools};
 use crate::session::past::{self, ForkPoint, OpenedThread, Start, Stores};
 use crate::session::provider::{self, Resolved};
+use crate::session::scratch::Scratch;
 use crate::session::settings::{MODEL_DEFAULT, Preferences, Settings};
 use crate::session::{local, safety};
 use crate::structured_output::AnswerFormat;
@@ -85,6 +89,10 @@ pub(crate) struct ThreadRequest {
     pub(crate) observer: Observer,
     pub(crate) clock: Clock,
     pub(crate) library: Library,
+    /// The mode; none for the mode that the thread was last in.
+    pub(crate) mode: Option<Mode>,
+    /// What the model is told about the mode, instead of the usual text.
+    pub(crate) mode_instructions: Option<String>,
 }
 
 /// A thread that is ready to run turns, and its properties.
@@ -106,6 +114,11 @@ pub(crate) struct Ready {
     pub(crate) show_raw_reasoning: bool,
     /// What the endpoint takes.
     pub(crate) endpoint: Profile,
+    pub(crate) mode: Mode,
+    /// What the model is told about the mode, if anything.
+    pub(crate) told_of_mode: Option<String>,
+    /// Where commands may write in plan mode, while the thread is open.
+    pub(crate) scratch: Option<Scratch>,
 }
 
 /// Creates or opens a thread.
@@ -130,6 +143,8 @@ pub(crate) fn thread(
         observer,
         clock,
         library,
+        mode,
+        mode_instructions,
     } = wanted;
     let Settings { config, warnings, preferences } = settings;
     warnings.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
@@ -158,7 +173,12 @@ pub(crate) fn thread(
     let opening =
         past::open(stores, start, fork_point.as_ref(), ephemeral, meta, &endpoint, &observer);
     let opened = runtime.block_on(opening)?;
-    let OpenedThread { id, log, past, instructions: old_instructions } = opened;
+    let OpenedThread { id, log, past, instructions: old_instructions, mode: last_mode } = opened;
+    let mode_instructions = match mode {
+        Some(mode) if mode != last_mode.mode => mode_instructions,
+        _ => mode_instructions.or(last_mode.settings.developer_instructions),
+    };
+    let mode = mode.unwrap_or(last_mode.mode);
     // A thread keeps its original instructions, unless the user sets others now.
     let instructions = old_instructions
         .filter(|_| config.model_instructions_file.is_none())
@@ -168,13 +188,23 @@ pub(crate) fn thread(
         approval,
         rules: safety::rules(host, config, ignore_rules)?,
     };
+    // What the settings allow, which applies again after plan mode.
+    let profile = policy.profile.clone();
+    let scratch = match mode {
+        Mode::Plan => Some(Scratch::new()?),
+        Mode::Default => None,
+    };
+    let policy = match &scratch {
+        Some(scratch) => policy.plan(scratch.path().to_owned()),
+        None => policy,
+    };
     let gate = Gate::new(policy.clone()).remembering(host.home.join("rules/default.rules"));
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
         cwd: host.directory.clone(),
         shell: Shell::of_user(host.env.get("SHELL").map(String::as_str)),
         login_shell: login_shell(config),
-        env: command_env(host, config, id),
+        env: command_env(host, config, id, scratch.as_ref()),
         env_set: safety::env_set(config),
         sandbox: safety::find_sandbox(host, config, sandbox, None)?,
         gate: match injected.judge {
@@ -185,13 +215,18 @@ pub(crate) fn thread(
         patching: tokio::sync::Mutex::new(()),
     });
     let hosted = hosted_tools(config);
-    let setup = setup(host, config, &workspace, &observer);
+    let mut setup = setup(host, config, &workspace, &observer);
+    let told_of_mode =
+        mode_instructions.clone().or((mode == Mode::Plan).then(|| prompt::PLAN_MODE.to_owned()));
+    if let Some(text) = &told_of_mode {
+        setup.push(developer_message(prompt::mode(text)));
+    }
     let sessions = match start {
         Start::New | Start::NewAs(_) => Sessions::default(),
         Start::Resume(_) | Start::Fork(_) => Sessions::starting_after(random()? % SESSIONS_MAX),
     };
     let sessions = Arc::new(sessions);
-    let own = own_tools(&workspace, config, known.freeform_patch, &sessions);
+    let own = own_tools(&workspace, config, known.freeform_patch, &sessions, mode);
     let Combined { fixed, live } = host_tools::combine(own, injected.tools, &workspace)?;
     let tools = Toolset::new(fixed, &hosted, Arc::clone(&sessions)).map_err(Error::settings)?;
     let tools = match live {
@@ -201,13 +236,11 @@ pub(crate) fn thread(
     let user_shell = UserShell::new(Arc::clone(&workspace), Arc::clone(&sessions));
     let tools = tools.with_user_shell(Arc::new(user_shell));
     let window = config.model_context_window.or(known.context_window);
+    let request =
+        RequestOptions { model: model.clone(), instructions, ..request_options(config, &known) };
     let options = ThreadOptions {
         clock,
-        request: RequestOptions {
-            model: model.clone(),
-            instructions,
-            ..request_options(config, &known)
-        },
+        mode,
         limits: limits(&config.limits),
         retry,
         context_window: window,
@@ -218,12 +251,21 @@ pub(crate) fn thread(
         turn_context: TurnContext {
             cwd: host.directory.display().to_string(),
             approval_policy: raw(&approval_policy(approval)),
-            sandbox_policy: sandbox_policy(workspace.gate.profile()),
+            sandbox_policy: sandbox_policy(&profile),
             model: model.clone(),
             effort: config.model_reasoning_effort.map(|effort| effort.as_str().to_owned()),
+            collaboration_mode: Some(CollaborationMode {
+                mode,
+                settings: ModeSettings {
+                    model: model.clone(),
+                    reasoning_effort: request.effort.clone(),
+                    developer_instructions: mode_instructions,
+                },
+            }),
             summary: Some("auto".to_owned()),
             ..TurnContext::default()
         },
+        request,
     };
     let model_seam = backend.into_model(&identity(&originator, id))?;
     let mut thread = Thread::new(id, model_seam, tools, options, setup, past);
@@ -231,7 +273,6 @@ pub(crate) fn thread(
     let rollout = Rollout::new(id, log.is_legacy(), window);
     thread.set_journal(Journal::new(log, rollout));
     thread.set_attached(Attached::new(library, accepts));
-    let profile = workspace.gate.profile().clone();
     let hide_reasoning = config.hide_agent_reasoning;
     let show_raw_reasoning = config.show_raw_agent_reasoning;
     Ok(Ready {
@@ -246,6 +287,9 @@ pub(crate) fn thread(
         hide_reasoning,
         show_raw_reasoning,
         endpoint,
+        mode,
+        told_of_mode,
+        scratch,
     })
 }
 
@@ -389,7 +433,12 @@ fn login_shell(config: &Config) -> LoginShell {
 }
 
 /// Returns the environment of a model's commands, with variables that turn off colors and pagers.
-fn command_env(host: &HostEnv, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+fn command_env(
+    host: &HostEnv,
+    config: &Config,
+    thread: ThreadId,
+    scratch: Option<&Scratch>,
+) -> Vec<(String, String)> {
     let mut env = safety::command_env(host, config);
     let thread = thread.to_string();
     let fixed = [
@@ -408,6 +457,10 @@ fn command_env(host: &HostEnv, config: &Config, thread: ThreadId) -> Vec<(String
     ];
     env.retain(|(name, _)| fixed.iter().all(|(fixed, _)| fixed != name));
     env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    if let Some(scratch) = scratch {
+        env.retain(|(name, _)| name != "TMPDIR");
+        env.push(("TMPDIR".to_owned(), scratch.path().display().to_string()));
+    }
     env
 }
 
@@ -416,13 +469,17 @@ fn own_tools(
     config: &Config,
     freeform_patch: bool,
     sessions: &Arc<Sessions>,
+    mode: Mode,
 ) -> Vec<Box<dyn Tool>> {
     let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(workspace), Arc::clone(sessions));
     let mut tools: Vec<Box<dyn Tool>> = vec![Box::new(exec), Box::new(stdin)];
     if config.tools.update_plan {
-        tools.push(Box::new(UpdatePlan));
+        tools.push(Box::new(UpdatePlan { mode }));
     }
     tools.push(Box::new(ApplyPatch::new(Arc::clone(workspace), freeform_patch)));
+    if mode == Mode::Plan {
+        tools.push(Box::new(AskUser));
+    }
     if config.tools.view_image {
         tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
     }

@@ -6,7 +6,7 @@ use engine::context::user_message;
 use engine::prompt;
 use history::{Checked, Entry, Fold, Folded, Ignored, Origin, Profile};
 use log::event::{ThreadSettings, ThreadSettingsApplied, TurnAborted};
-use log::{CallReturned, Line, LogEvent, Record, SessionMeta};
+use log::{CallReturned, CollaborationMode, Line, LogEvent, Record, SessionMeta};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, KnownItem};
@@ -85,6 +85,8 @@ pub(crate) struct OpenedThread {
     pub(crate) past: ResumeState,
     /// Its base instructions, if the log contains any.
     pub(crate) instructions: Option<String>,
+    /// The mode of its last turn.
+    pub(crate) mode: CollaborationMode,
 }
 
 /// Opens the thread that `start` selects; `meta` describes this run.
@@ -112,7 +114,13 @@ pub(crate) async fn open(
             let id = new.id;
             let store = if ephemeral { &stores.ephemeral } else { &*stores.kept };
             let log = store.create(new).await?;
-            return Ok(OpenedThread { id, log, past: ResumeState::default(), instructions: None });
+            return Ok(OpenedThread {
+                id,
+                log,
+                past: ResumeState::default(),
+                instructions: None,
+                mode: CollaborationMode::default(),
+            });
         }
         Start::Resume(id) => {
             let (log, report) = match ephemeral {
@@ -360,7 +368,8 @@ fn opened(
              take the old one"
         )));
     }
-    let Folded { entries, model_ids, usage, context_tokens, meta, left_out, .. } = folded;
+    let Folded { entries, model_ids, usage, context_tokens, meta, left_out, last, .. } = folded;
+    let mode = last.and_then(|last| last.collaboration_mode).unwrap_or_default();
     let Checked { entries, mut repairs } = history::check(entries, &model_ids, profile);
     repairs.splice(0..0, left_out.repair());
     if !repairs.is_empty() {
@@ -368,7 +377,8 @@ fn opened(
     }
     let instructions = meta.and_then(|meta| meta.base_instructions).map(|base| base.text);
     let instructions = instructions.filter(|text| !text.trim().is_empty());
-    OpenedThread { id, log, past: ResumeState { entries, usage, context_tokens }, instructions }
+    let past = ResumeState { entries, usage, context_tokens };
+    OpenedThread { id, log, past, instructions, mode }
 }
 
 /// Describes the damaged places of a log.

@@ -87,6 +87,9 @@ async fn open(
     if spec.fork_point.is_some() {
         return Err(unsupported("a fork at a turn").into());
     }
+    if spec.mode.is_some() || spec.mode_instructions.is_some() {
+        return Err(unsupported("a mode").into());
+    }
     let ThreadSpec {
         start,
         directory,

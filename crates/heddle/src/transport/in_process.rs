@@ -23,6 +23,7 @@ use crate::notice::{Notice, Observer};
 use crate::session::assemble::{self, Injected, Ready, ThreadRequest};
 use crate::session::host_tools::HostTools;
 use crate::session::past::{Start, Stores};
+use crate::session::scratch::Scratch;
 use crate::session::{safety, settings};
 use crate::spec::ThreadSpec;
 use crate::thread::ThreadFacts;
@@ -63,6 +64,8 @@ struct LocalSession {
     library: Library,
     /// Files of an ephemeral thread; none for a saved thread.
     leases: Option<Leases>,
+    /// Kept until nothing runs any more.
+    scratch: Mutex<Option<Scratch>>,
 }
 
 impl Session for LocalSession {
@@ -129,7 +132,11 @@ impl Session for LocalSession {
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = Vec<String>> + Send + '_>> {
-        Box::pin(async { self.running.lock().await.shutdown().await })
+        Box::pin(async {
+            let ended = self.running.lock().await.shutdown().await;
+            lock(&self.scratch).take();
+            ended
+        })
     }
 }
 
@@ -219,6 +226,8 @@ fn open(
         judge,
         backend,
         observer,
+        mode,
+        mode_instructions,
     } = spec;
     let directory = match (directory, start) {
         (Some(directory), _) => Some(directory),
@@ -265,6 +274,8 @@ fn open(
         observer,
         clock: clock.clone(),
         library: library.clone(),
+        mode,
+        mode_instructions,
     };
     let mut ready = assemble::thread(&host, stores, runtime, request)?;
     if let Some(approver) = approver {
@@ -295,6 +306,9 @@ impl LocalSession {
             hide_reasoning,
             show_raw_reasoning,
             endpoint,
+            mode,
+            told_of_mode,
+            scratch,
         } = ready;
         let facts = ThreadFacts {
             id: thread.id(),
@@ -309,11 +323,24 @@ impl LocalSession {
             usage: thread.usage(),
             hide_reasoning,
             show_raw_reasoning,
+            mode,
+            mode_instructions: told_of_mode,
         };
         let limits = thread.limits();
         let running = Arc::new(tokio::sync::Mutex::new(thread));
         let unsaid = Mutex::default();
-        Self { facts, notices, sessions, endpoint, limits, running, unsaid, library, leases: None }
+        Self {
+            facts,
+            notices,
+            sessions,
+            endpoint,
+            limits,
+            running,
+            unsaid,
+            library,
+            leases: None,
+            scratch: Mutex::new(scratch),
+        }
     }
 }
 

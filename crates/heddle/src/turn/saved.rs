@@ -98,6 +98,16 @@ impl SavedTurns {
         }
     }
 
+    /// Returns the plan that was proposed last.
+    pub(crate) fn last_plan(&self) -> Option<String> {
+        let items = self.turns.iter().rev().flat_map(|turn| turn.items.iter().rev());
+        let plan = |item: &ItemCompleted| match &item.item.body {
+            LoggedBody::Item(ItemBody::Plan { text }) => Some(text.to_string()),
+            _ => None,
+        };
+        items.filter_map(plan).next()
+    }
+
     /// Returns the results of the turns, oldest first.
     pub(crate) fn finish(self, thread: ThreadId) -> Vec<Result<TurnResult, Error>> {
         let results = self.turns.into_iter().map(SavedTurn::result);

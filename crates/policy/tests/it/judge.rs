@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use crate::{argv, decide, escalated, policy, script, show};
 use policy::ApprovalPolicy::{self, Never, OnRequest, Untrusted};
 use policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
-use policy::{Because, CommandRequest, Grants, Granular, Match, Place, Verdict, WriteRequest};
+use policy::{
+    Because, CommandRequest, Escalation, Grants, Granular, Match, Place, ToolCallRequest, Verdict,
+    WriteRequest,
+};
 
 const NO_RULES: ApprovalPolicy =
     ApprovalPolicy::Granular(Granular { sandbox_approval: true, rules: false });
@@ -1013,9 +1016,26 @@ fn granted_writes() {
 
 #[test]
 fn no_rule_takes_a_patch_out_of_the_sandbox() {
-    for mode in [WorkspaceWrite, DangerFullAccess] {
-        let plan = policy(mode, Never, RULES).plan("/scratch".into());
+    let modes = [WorkspaceWrite, DangerFullAccess].into_iter();
+    for (mode, approval) in
+        modes.flat_map(|mode| [(mode, Never), (mode, OnRequest), (mode, Untrusted)])
+    {
+        let plan = policy(mode, approval, RULES).plan("/scratch".into());
         assert_eq!(show(&decide(&plan, &script("ls")).verdict), "run sandbox", "{mode:?}");
+        let escalated =
+            CommandRequest { escalation: Some(Escalation::default()), ..script("make") };
+        assert_eq!(show(&decide(&plan, &escalated).verdict), "refuse", "{mode:?} {approval:?}");
+        for (read_only, want) in [(true, "run sandbox"), (false, "refuse")] {
+            let request = ToolCallRequest {
+                server: "s".to_owned(),
+                tool: "t".to_owned(),
+                arguments: String::new(),
+                read_only,
+                destructive: false,
+            };
+            let decision = plan.tool_call(&request, &Grants::default());
+            assert_eq!(show(&decision.verdict), want, "{mode:?} {read_only}");
+        }
         assert_eq!(show(&decide(&plan, &script("git push")).verdict), "refuse", "{mode:?}");
         for (path, want) in [("/scratch/a", "run sandbox"), ("/w/a", "refuse")] {
             let request = write_request(&[path]);

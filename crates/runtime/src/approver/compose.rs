@@ -236,6 +236,7 @@ mod tests {
             Answer::Accept => "o",
             Answer::AcceptForSession => "s",
             Answer::AcceptAndRemember(_) => "p",
+            Answer::Replied(_) => "r",
             Answer::Decline => "d",
             Answer::Cancel => "c",
             Answer::TimedOut => "h",

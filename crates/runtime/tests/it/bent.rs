@@ -47,6 +47,7 @@ fn play(frame: &[u8]) -> Seen {
     let options = TurnOptions {
         started_ms: 0,
         answer_check: None,
+        mode: protocol::mode::Mode::Default,
         tools: [("read".to_owned(), ToolTraits { parallel: true })].into(),
         limits: Limits::default(),
         retry: RetryLimits { request_max: 0, stream_max: 1 },

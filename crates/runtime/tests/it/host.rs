@@ -219,6 +219,7 @@ impl Host {
             thread_id: id.to_string(),
         };
         let options = ThreadOptions {
+            mode: protocol::mode::Mode::Default,
             clock: Clock::default(),
             request: RequestOptions {
                 model: "m".into(),

@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     pub(super) outside: Outside,
     /// The only mode it applies to, or all.
     pub(super) mode: Option<SandboxMode>,
+    /// Whether it applies to plan mode alone.
+    pub(super) plan: bool,
     /// The only level it applies to, or all.
     pub(super) level: Option<Level>,
     pub(super) io: Io,
@@ -110,6 +112,7 @@ const fn forbid(name: &'static str, what: &'static str, run: fn(&Ground) -> Outc
         want: Want::Refused,
         outside: Outside::Works,
         mode: None,
+        plan: false,
         level: None,
         io: Io::Pipe,
         network: false,
@@ -142,6 +145,10 @@ impl Attempt {
 
     const fn only(self, mode: SandboxMode) -> Self {
         Self { mode: Some(mode), ..self }
+    }
+
+    const fn only_in_plan_mode(self) -> Self {
+        Self { mode: Some(SandboxMode::ReadOnly), plan: true, ..self }
     }
 
     const fn at(self, level: Level) -> Self {

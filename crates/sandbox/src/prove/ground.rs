@@ -86,6 +86,11 @@ impl Ground {
         self.root.join("spare").join(path)
     }
 
+    /// Returns a path in the directory that is writable in plan mode.
+    pub(super) fn scratch(&self, path: &str) -> PathBuf {
+        self.temporary("scratch").join(path).components().collect()
+    }
+
     /// Returns a path in heddle's home, which is in the temporary directory.
     pub(super) fn home(&self, path: &str) -> PathBuf {
         self.temporary("area/home").join(path)
@@ -377,9 +382,15 @@ fn lay_out(root: &Path) -> io::Result<()> {
         }
         fs::write(path, contents)?;
     }
-    for path in
-        ["outside/empty", "outside/open", "workspace/mount", "workspace/spare", "tmp/free", "spare"]
-    {
+    for path in [
+        "outside/empty",
+        "outside/open",
+        "workspace/mount",
+        "workspace/spare",
+        "tmp/free",
+        "tmp/scratch",
+        "spare",
+    ] {
         fs::create_dir_all(root.join(path))?;
     }
     symlink("store", root.join("linked/.git"))?;

@@ -49,9 +49,15 @@ pub(super) async fn collaboration_modes(
     call: Call,
     _: Nothing,
 ) -> Result<Answered<Data<CollaborationMode>>, RpcError> {
-    let default =
-        CollaborationMode { name: "Default", mode: "default", model: None, reasoning_effort: None };
-    Ok(call.answer(&Data { data: vec![default] }))
+    let mask = |name, mode, reasoning_effort| CollaborationMode {
+        name,
+        mode,
+        model: None,
+        reasoning_effort,
+    };
+    // The effort is a suggestion: clients send it with the mode.
+    let data = vec![mask("Plan", "plan", Some("medium")), mask("Default", "default", None)];
+    Ok(call.answer(&Data { data }))
 }
 
 pub(super) async fn diagnostics(call: Call, _: Nothing) -> Result<Answered<Diagnostics>, RpcError> {

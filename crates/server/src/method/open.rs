@@ -25,7 +25,7 @@ use crate::request::{
 use crate::response::{self, Reverted};
 use crate::restored::Restored;
 use crate::thread::{LoadedThread, Opened, Opening};
-use crate::wire::{self, Environment, GitInfo, Status, ThreadSettings};
+use crate::wire::{self, CollaborationMode, Environment, GitInfo, Status, ThreadSettings};
 
 /// How a thread is opened.
 #[derive(Clone, PartialEq, Eq)]
@@ -343,8 +343,24 @@ pub(super) async fn renew(hub: &Hub, loaded: &LoadedThread) -> Result<(), RpcErr
 
 /// Returns whether the changes differ from the current settings.
 fn differs(changes: &Changes, now: &ThreadSettings) -> bool {
-    let Changes { cwd, model, approval_policy, sandbox_policy, effort, summary } = changes;
-    cwd.as_ref().is_some_and(|it| *it != now.cwd)
+    let Changes {
+        cwd,
+        model,
+        approval_policy,
+        sandbox_policy,
+        effort,
+        summary,
+        collaboration_mode,
+    } = changes;
+    let other_mode = |CollaborationMode { mode, settings }: &CollaborationMode| {
+        let told = &settings.developer_instructions;
+        *mode != now.mode.0
+            || told.is_some() && *told != now.mode.1
+            || settings.model != now.model
+            || settings.reasoning_effort != now.reasoning_effort
+    };
+    collaboration_mode.as_ref().is_some_and(other_mode)
+        || cwd.as_ref().is_some_and(|it| *it != now.cwd)
         || model.as_ref().is_some_and(|it| *it != now.model)
         || approval_policy.is_some_and(|it| it != now.approval_policy)
         || sandbox_policy.as_ref().is_some_and(|it| wire::Sandbox::from(it) != now.sandbox)
@@ -401,6 +417,12 @@ async fn open_thread(
         .on_notice(hub.options().on_notice);
     if let Some(approval) = settings.approval_policy {
         spec = spec.approval_policy(approval.into());
+    }
+    if let Some(CollaborationMode { mode, settings }) = &settings.mode {
+        spec = spec.mode((*mode).into());
+        if let Some(text) = &settings.developer_instructions {
+            spec = spec.mode_instructions(text);
+        }
     }
     if !dynamic_tools.is_empty() {
         let tools = Tools::new();
@@ -498,6 +520,7 @@ fn thread_settings(facts: &ThreadFacts, opening: &Opening, directory: &Path) -> 
     let Settings { effort, summary, .. } = opening.settings.clone();
     let mut settings = ThreadSettings::new(model, provider, cwd, sandbox, approval);
     (settings.reasoning_effort, settings.summary) = (effort, summary);
+    settings.mode = (facts.mode.into(), facts.mode_instructions.clone());
     settings
 }
 

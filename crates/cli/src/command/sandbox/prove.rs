@@ -60,16 +60,17 @@ mod linux {
         let mut printer = Printer::new(args.json);
         let mut bad = false;
         for sandbox in sandboxes(args)? {
-            for mode in modes(args) {
+            for (name, mode) in modes(args) {
                 let proof = Proof {
                     sandbox: sandbox.clone(),
                     program: program.clone(),
                     mode,
+                    plan: name == PLAN,
                     base: base.clone(),
                     env: env.clone(),
                     only: args.only.clone(),
                 };
-                terminal::shown(printer.begin(sandbox.level, mode))?;
+                terminal::shown(printer.begin(sandbox.level, name))?;
                 let mut printed = Ok(());
                 let done = runtime.block_on(prove::run(proof, |row| {
                     if printed.is_ok() {
@@ -114,13 +115,21 @@ mod linux {
         }
     }
 
-    fn modes(args: &ProveArgs) -> Vec<SandboxMode> {
+    /// Returns the modes to test, with their names.
+    fn modes(args: &ProveArgs) -> Vec<(&'static str, SandboxMode)> {
+        let named = |mode: SandboxMode| (mode.name(), mode);
+        let read_only = named(SandboxMode::ReadOnly);
+        let workspace_write = named(SandboxMode::WorkspaceWrite);
+        let plan = (PLAN, SandboxMode::ReadOnly);
         match args.mode {
-            Some(ProveModeArg::ReadOnly) => vec![SandboxMode::ReadOnly],
-            Some(ProveModeArg::WorkspaceWrite) => vec![SandboxMode::WorkspaceWrite],
-            None => vec![SandboxMode::ReadOnly, SandboxMode::WorkspaceWrite],
+            Some(ProveModeArg::ReadOnly) => vec![read_only],
+            Some(ProveModeArg::WorkspaceWrite) => vec![workspace_write],
+            Some(ProveModeArg::Plan) => vec![plan],
+            None => vec![read_only, workspace_write, plan],
         }
     }
+
+    const PLAN: &str = "plan";
 
     /// Writes rows as JSON lines or as a table.
     struct Printer {
@@ -161,9 +170,9 @@ mod linux {
             }
         }
 
-        fn begin(&mut self, level: Option<Level>, mode: SandboxMode) -> io::Result<()> {
+        fn begin(&mut self, level: Option<Level>, mode: &'static str) -> io::Result<()> {
             self.level = level.map_or("none", Level::name);
-            self.mode = mode.name();
+            self.mode = mode;
             self.group = "";
             self.counts.clear();
             self.begun = Instant::now();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use policy::{ApprovalPolicy, Granular, Profile, SandboxMode};
 use protocol::id::ThreadId;
+use protocol::mode::Mode;
 use protocol::usage::Usage;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -96,6 +97,7 @@ fn refuse_flags(spec: &ThreadSpec, preferences: &Preferences) -> Result<(), Tran
         ("a choice to ignore config.toml", preferences.ignore_file),
         ("a name of the host program for one thread", spec.originator.is_some()),
         ("a kind of front end", spec.source.is_some()),
+        ("a mode", spec.mode.is_some() || spec.mode_instructions.is_some()),
     ] {
         if given {
             return Err(unsupported(what));
@@ -149,6 +151,8 @@ pub(crate) fn facts(answer: &str) -> Result<ThreadFacts, serde_json::Error> {
         usage: Usage::default(),
         hide_reasoning: false,
         show_raw_reasoning: false,
+        mode: Mode::Default,
+        mode_instructions: None,
     })
 }
 

@@ -99,7 +99,9 @@ pub(crate) fn to_wire(answer: &Answer) -> Value {
             json!({"acceptWithExecpolicyAmendment": {"execpolicy_amendment": prefix}})
         }
         Answer::Cancel => json!("cancel"),
-        Answer::Decline
+        // No question of this transport takes them.
+        Answer::Replied(_)
+        | Answer::Decline
         | Answer::TimedOut
         | Answer::Disconnected
         | Answer::Invalid

@@ -13,6 +13,21 @@ use super::{Attempt, allow, shell};
 use crate::Level;
 
 pub(super) const TABLE: &[Attempt] = &[
+    allow("scratch-build", "build and run something in the directory of plan mode", |ground| {
+        let folder = ground.scratch("build");
+        fs::create_dir_all(folder.join("src"))?;
+        fs::copy(ground.work("src/main"), folder.join("src/main"))?;
+        fs::write(folder.join("run"), "#!/bin/sh\necho built > out\n")?;
+        fs::rename(folder.join("run"), folder.join("run.sh"))?;
+        let status = Command::new("/bin/sh").arg("run.sh").current_dir(&folder).status()?;
+        let built = fs::read_to_string(folder.join("out"))?;
+        if !status.success() || built != "built\n" {
+            return said("it did not run");
+        }
+        fs::remove_dir_all(folder)?;
+        Ok("built, run and removed".into())
+    })
+    .only_in_plan_mode(),
     allow("workspace-write", "write a file of the workspace", |ground| {
         fs::write(ground.work("file"), "ours")?;
         Ok("written".into())
