@@ -139,7 +139,10 @@ const WORKERS: usize = 2;
 async fn serve(hub: Hub, listen: &Listen, access: Access) -> Result<ExitCode, Failure> {
     let asked_to_end = Arc::new(Notify::new());
     let (stop, commands) = (Arc::clone(&asked_to_end), hub.clone());
-    let signals = Signals::watch(move || stop.notify_one(), move || commands.kill_commands())
+    let signals = Signals::start()
+        .and_then(|signals| {
+            signals.run(move || stop.notify_one(), move || commands.kill_commands())
+        })
         .map_err(Failure::failed)?;
     let mut written = None;
     let ended = match listen {

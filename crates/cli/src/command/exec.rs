@@ -35,7 +35,7 @@ use crate::args::{
 use crate::failure::{Failure, code, facts};
 use crate::find;
 use crate::host;
-use crate::signals::Signals;
+use crate::signals::{Signals, StartingSignals};
 use crate::terminal::{Screen, note, print_line};
 use crate::user_input;
 
@@ -171,6 +171,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             (false, StartFrom::Plan { .. }) => spec.mode(Mode::Default),
             (false, _) => spec,
         };
+        let signals = Signals::start().map_err(Failure::failed)?;
         let thread = heddle.start(spec).await?;
         let file = flags.output_last_message.as_deref();
         let facts = facts(&thread)?;
@@ -200,7 +201,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&thread, work, format, file).await
+        run.turn(&thread, work, format, file, signals).await
     });
     // A pending DNS lookup no longer matters.
     async_runtime.shutdown_background();
@@ -424,6 +425,7 @@ impl Run {
         work: Work,
         format: Option<AnswerFormat>,
         output: Option<AnswerFile>,
+        signals: StartingSignals,
     ) -> Result<ExitCode, Failure> {
         let facts = facts(thread)?;
         if let Face::Human(human) = &self.face {
@@ -463,7 +465,7 @@ impl Run {
                 turn = turn.output_retries(retries)?;
             }
         }
-        let signals = Signals::listen(turn.handle(), thread.clone()).map_err(Failure::failed)?;
+        let signals = signals.interrupt(turn.handle(), thread.clone()).map_err(Failure::failed)?;
         let seen = self.watch(&mut turn).await;
         let stopped = thread.close().await;
         let result = turn.result();

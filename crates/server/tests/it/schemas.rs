@@ -289,6 +289,7 @@ fn gathered(files: BTreeMap<String, Value>, is_read: bool) -> Side {
                 | "FileChangeRequestApprovalResponse"
                 | "DynamicToolCallResponse"
                 | "McpServerElicitationRequestResponse"
+                | "ToolRequestUserInputResponse"
         );
         let question = matches!(
             name.as_str(),

@@ -32,6 +32,7 @@ pub(super) fn run(
             .preferences(shared.preferences())
             .originator(host::EXEC)
             .on_notice(|notice| host::print_notice(&notice));
+        let signals = Signals::start().map_err(Failure::failed)?;
         let thread = threads.heddle.start(spec).await?;
         let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {
@@ -43,7 +44,7 @@ pub(super) fn run(
         thread.notices().iter().filter_map(Notice::to_event).for_each(|event| say(&event));
         let before = thread.history_len().unwrap_or_default();
         let mut turn = thread.compact();
-        let signals = Signals::listen(turn.handle(), thread.clone()).map_err(Failure::failed)?;
+        let signals = signals.interrupt(turn.handle(), thread.clone()).map_err(Failure::failed)?;
         while let Some(event) = turn.next().await {
             say(&event);
         }
