@@ -206,7 +206,11 @@ impl Writer<'_> {
             }
             Edit::Decide { time, what, reason } => {
                 let (what, reason) = (said(what, "text")?, text(reason, "reason")?);
-                let known = |it: &Decision| it.time == Some(*time) && is_same(&it.what, &what);
+                let whole = folded(&what, "reason", &reason);
+                let known = |it: &Decision| {
+                    it.time == Some(*time)
+                        && (is_same(&it.what, &what) || is_same(&it.what, &whole))
+                };
                 if !outline.decisions.iter().any(known) {
                     let more = Some(("reason", Column::Reason, reason));
                     self.add(Role::Decisions, &Entry { time: Some(*time), what, more, mark: "" });
