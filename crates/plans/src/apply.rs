@@ -46,7 +46,9 @@ impl Plan {
         splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
         splices.retain(|splice| self.text[splice.range.clone()] != splice.text);
         let plan = Plan::parse(spliced(&self.text, &splices));
-        if !splices.is_empty() && !is_as_asked(self.outline(), plan.outline(), edit, target) {
+        let seen = is_seen(&plan, &splices);
+        let asked = seen && is_as_asked(self.outline(), plan.outline(), edit, target);
+        if !splices.is_empty() && !asked {
             return Err(EditError::NoPlace);
         }
         Ok(Change { plan, splices, said })
@@ -63,6 +65,23 @@ fn spliced(text: &str, splices: &[Splice]) -> String {
     }
     out.push_str(&text[at..]);
     out
+}
+
+/// Tells whether all that was written is part of the document, and neither code nor in a comment.
+fn is_seen(plan: &Plan, splices: &[Splice]) -> bool {
+    let lines = &plan.blocks.lines;
+    let (mut added, mut removed) = (0, 0);
+    splices.iter().all(|splice| {
+        let start = splice.range.start + added - removed;
+        let end = start + splice.text.len();
+        added += splice.text.len();
+        removed += splice.range.len();
+        // Behind a line without an ending, the ending is written first.
+        let filled = end - splice.text.trim_start_matches(['\r', '\n']).len();
+        let first = lines.partition_point(|line| line.next <= filled);
+        let mut own = lines[first..].iter().take_while(|line| line.start < end);
+        own.all(|line| !matches!(line.kind, Kind::Code | Kind::Comment | Kind::Matter))
+    })
 }
 
 /// Compares what the plan said with what it says: only what was asked for may differ.
@@ -102,7 +121,7 @@ fn is_as_asked(old: &Outline, new: &Outline, edit: &Edit, target: Option<usize>)
         }
     };
     let outcome = match edit {
-        Edit::Finish { .. } => new.outcome.is_some(),
+        Edit::Finish { outcome } => has_outcome(new, outcome),
         _ => text(&new.outcome) == text(&old.outcome),
     };
     steps
@@ -115,6 +134,13 @@ fn is_as_asked(old: &Outline, new: &Outline, edit: &Edit, target: Option<usize>)
         && new.decisions.len() == old.decisions.len() + more(matches!(edit, Edit::Decide { .. }))
         && new.surprises.len() == old.surprises.len() + more(matches!(edit, Edit::Surprise { .. }))
         && (ticks || added || new.steps.len() == old.steps.len())
+}
+
+/// Tells whether a text is a line of the outcome.
+fn has_outcome(outline: &Outline, what: &str) -> bool {
+    let Ok(what) = words::one_line(what) else { return false };
+    let line = format!("- {}", words::as_item(&what));
+    outline.outcome.as_ref().is_some_and(|it| it.text.lines().any(|own| own == line))
 }
 
 /// Something to write into a list, a table or a section, in the form that is there.
@@ -180,7 +206,11 @@ impl Writer<'_> {
             }
             Edit::Decide { time, what, reason } => {
                 let (what, reason) = (said(what, "text")?, text(reason, "reason")?);
-                let known = |it: &Decision| it.time == Some(*time) && is_same(&it.what, &what);
+                let whole = folded(&what, "reason", &reason);
+                let known = |it: &Decision| {
+                    it.time == Some(*time)
+                        && (is_same(&it.what, &what) || is_same(&it.what, &whole))
+                };
                 if !outline.decisions.iter().any(known) {
                     let more = Some(("reason", Column::Reason, reason));
                     self.add(Role::Decisions, &Entry { time: Some(*time), what, more, mark: "" });
@@ -200,9 +230,7 @@ impl Writer<'_> {
             }
             Edit::Finish { outcome } => {
                 let what = said(outcome, "outcome")?;
-                let line = format!("- {}", words::as_item(&what));
-                let known = outline.outcome.as_ref();
-                if !known.is_some_and(|it| it.text.lines().any(|known| known == line)) {
+                if !has_outcome(outline, &what) {
                     self.add(Role::Outcome, &Entry { time: None, what, more: None, mark: "" });
                 }
                 Ok(("Wrote the outcome.".to_owned(), None))
@@ -522,9 +550,10 @@ impl Writer<'_> {
     fn begin_section(&mut self, section: &Section, entry: &Entry) {
         let plan = self.plan;
         let blocks = &plan.blocks;
+        let rows = matches!(section.own, Some(Role::Steps | Role::Log | Role::Decisions));
         let table = blocks.tables.iter().enumerate().find(|(_, table)| {
             let columns = || table::columns(&plan.text, blocks, table);
-            section.body.contains(&table.line) && columns().contains(&Column::What)
+            rows && section.body.contains(&table.line) && columns().contains(&Column::What)
         });
         if let Some((index, table)) = table {
             let (line, steps) = (table.lines_end - 1, entry.mark == "[ ] ");
@@ -579,7 +608,10 @@ impl Writer<'_> {
     fn status(&mut self, time: Time, text: &str) {
         let value = format!("({time}) {text}");
         if let Some((range, _)) = self.document.status_value() {
-            self.splices.push(Splice { range, text: value });
+            // A marker or a label may stand right before it.
+            let close = |c: char| !c.is_whitespace();
+            let gap = if self.plan.text[..range.start].ends_with(close) { " " } else { "" };
+            self.splices.push(Splice { range, text: format!("{gap}{value}") });
             return;
         }
         let plan = self.plan;
@@ -702,8 +734,10 @@ fn folded(what: &str, label: &str, said: &str) -> String {
 /// Compares an entry that was read with a text that is to be written: escapes and marks at the beginning do not
 /// count.
 fn is_same(read: &str, text: &str) -> bool {
-    let bare =
-        |text: &str| text.trim_start_matches([' ', ':', '-', '–', '—', '*', '_']).replace('\\', "");
+    let bare = |text: &str| {
+        let plain = text.replace('\\', "");
+        plain.trim_start_matches([' ', ':', '：', '-', '–', '—', '*', '_']).to_owned()
+    };
     bare(read) == bare(text)
 }
 

@@ -103,7 +103,9 @@ impl Blocks {
 /// Cuts a text into lines; `\n`, `\r\n` and a lone `\r` all end one.
 fn split(text: &str) -> Vec<Line> {
     let bytes = text.as_bytes();
-    let mut lines = Vec::new();
+    // Lines that are moved as the list grows cost more than to count them first.
+    let ends = bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    let mut lines = Vec::with_capacity(ends + 1);
     let mut start = 0;
     while start < bytes.len() {
         let length = bytes[start..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));

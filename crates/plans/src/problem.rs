@@ -30,7 +30,7 @@ pub enum ProblemKind {
     PartMissing { part: Role },
     #[error("the status has no time: write it like `Status: (2026-03-01 13:05Z) what is going on`")]
     StatusWithoutTime,
-    #[error("the status is older than the last entry of the log (line {log_line})")]
+    #[error("the status is older than an entry of the log (line {log_line})")]
     StatusOld { log_line: usize },
     #[error("there is a section `{title}` already, on line {first}: put them together")]
     SectionTwice { title: String, first: usize },
@@ -170,7 +170,7 @@ impl Plan {
         }
         if let Some(status) = &outline.status {
             let line = status.span.line;
-            match (status.time, outline.log.last()) {
+            match (status.time, outline.log.iter().rfind(|entry| entry.time.is_some())) {
                 (None, _) => found.push(Problem { line, kind: ProblemKind::StatusWithoutTime }),
                 (Some(time), Some(last)) if last.time.is_some_and(|log| time.is_before(&log)) => {
                     let kind = ProblemKind::StatusOld { log_line: last.span.line };

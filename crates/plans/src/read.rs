@@ -427,13 +427,8 @@ impl Document<'_> {
         }
         for (line, row) in self.rows(Role::Log) {
             let change = row.text_of(Column::Change);
-            let what = row.text_of(Column::What).unwrap_or_default();
-            found.push(LogEntry {
-                time: row.time(),
-                what,
-                change,
-                span: self.span(line..line + 1),
-            });
+            let (time, what) = row.said();
+            found.push(LogEntry { time, what, change, span: self.span(line..line + 1) });
         }
         for section in self.sections.iter().filter(|it| it.role == Some(Role::Log)) {
             let Some((time, rest)) = Time::lead(&self.text[section.title.clone()]) else {
@@ -475,14 +470,9 @@ impl Document<'_> {
             found.push(Decision { time, what, reason, span: self.item_span(item) });
         }
         for (line, row) in self.rows(Role::Decisions) {
-            let what = row.text_of(Column::What).unwrap_or_default();
+            let (time, what) = row.said();
             let reason = row.text_of(Column::Reason);
-            found.push(Decision {
-                time: row.time(),
-                what,
-                reason,
-                span: self.span(line..line + 1),
-            });
+            found.push(Decision { time, what, reason, span: self.span(line..line + 1) });
         }
         if found.is_empty() {
             let below = self
@@ -553,6 +543,15 @@ impl Row<'_> {
         let at = self.columns.iter().position(|column| *column == wanted)?;
         let said = table::said(&self.text[self.cells.get(at)?.clone()]);
         (!said.is_empty()).then_some(said)
+    }
+
+    /// The time of an entry and what it says; without a column for the time, the text may begin with it.
+    fn said(&self) -> (Option<Time>, String) {
+        let what = self.text_of(Column::What).unwrap_or_default();
+        match self.time() {
+            Some(time) => (Some(time), what),
+            None => timed(&what),
+        }
     }
 
     fn time(&self) -> Option<Time> {

@@ -53,11 +53,8 @@ impl State {
         }
         let start = cell.len() - cell.trim_start_matches(['*', '_', '`']).len();
         for (name, state) in NAMES {
-            let word = cell.get(start..start + name.len());
-            let rest = &cell[(start + name.len()).min(cell.len())..];
-            if word.is_some_and(|word| word.eq_ignore_ascii_case(name))
-                && !rest.starts_with(|c: char| c.is_alphanumeric())
-            {
+            let Some((word, rest)) = cell[start..].split_at_checked(name.len()) else { continue };
+            if word.eq_ignore_ascii_case(name) && !rest.starts_with(|c: char| c.is_alphanumeric()) {
                 return Some((*state, behind(start + name.len()).trim_start_matches(['*', '_'])));
             }
         }
@@ -184,5 +181,6 @@ mod tests {
         check("", Some((State::Open, "")));
         check("donetsk", None);
         check("ja", None);
+        check("𖩮", None);
     }
 }

@@ -34,14 +34,25 @@ impl Time {
     /// Reads a time at the beginning of a text, with the brackets, markup and separators that people put around
     /// it, and returns what follows.
     pub(crate) fn lead(text: &str) -> Option<(Time, &str)> {
-        let text = text.trim_start_matches(['(', '[', '*', '_', '`', ' ']);
-        let (time, rest) = Time::read(text)?;
+        let bare = text.trim_start_matches(['(', '[', '*', '_', '`', ' ']);
+        let mut opened: Vec<char> = text[..text.len() - bare.len()].chars().collect();
+        let (time, rest) = Time::read(bare)?;
         // What follows must not make another number or word of it.
         if rest.starts_with(|c: char| c.is_alphanumeric()) {
             return None;
         }
-        let rest =
-            rest.trim_start_matches([')', ']', '*', '_', '`', ' ', ':', '-', '–', '—', '：']);
+        // Only what was opened is closed: what follows may begin with markup of its own.
+        let closes = |c: char| {
+            let open = match c {
+                ')' => '(',
+                ']' => '[',
+                c => c,
+            };
+            let at = opened.iter().position(|it| *it == open);
+            at.map(|at| opened.swap_remove(at)).is_some()
+                || matches!(c, ' ' | ':' | '-' | '–' | '—' | '：')
+        };
+        let rest = rest.trim_start_matches(closes);
         Some((time, rest))
     }
 
@@ -213,6 +224,8 @@ mod tests {
         check("[2026/03/01] did it", Some(("2026-03-01", "did it")));
         check("2026-03-01 13:05:07.123+05:30: x", Some(("2026-03-01 13:05+05:30", "x")));
         check("2026-03-01 13:05 UTC x", Some(("2026-03-01 13:05Z", "x")));
+        check("2026-03-01: `x` **y**", Some(("2026-03-01", "`x` **y**")));
+        check("**2026-03-01:** *x*", Some(("2026-03-01", "*x*")));
         check("2026-08-13：x", Some(("2026-08-13", "x")));
         check("2024-02-29", Some(("2024-02-29", "")));
         check("2023-02-29", None);

@@ -399,6 +399,10 @@ fn texts_forge_nothing() {
     }
     // Nothing can be put where it would not be read again.
     check_refused(&document("17_fence_left_open"), &decide("x"), &EditError::NoPlace);
+    check_refused("## Outcome\n- seen\n<!--\n", &finish("x"), &EditError::NoPlace);
+    check_refused("## Log\n<!--\n", &log("--> a"), &EditError::NoPlace);
+    // Only what is read from rows goes into a table.
+    check("## Surprises\n\n| what |\n| - |\n", &surprise("x"), &["+", "+- x"]);
 }
 
 #[test]

@@ -142,6 +142,11 @@ fn changes_of_different_places_come_together() {
         &[],
         &[],
     );
+    let next = ("  wrapped\n", "  wrapped\n- [ ] theirs\n");
+    let ticked_one = "  wrapped\n  - evidence: `make` exits 0\n- [ ] theirs\n";
+    check(&[tick("one")], &[next], &[ticked_one], &[], &[]);
+    let section = ("01: begun\n", "01: begun\n## Theirs\n");
+    check(&[log()], &[section], &["- 2026-01-02: ours\n## Theirs\n"], &[], &[]);
     // Both ticked the same step, and one of them says why.
     check(&[tick("two")], &[("- [ ] two", "- [x] two")], &[ticked], &[], &[]);
     let wrapped = "- [x] one that is\n  wrapped\n  - evidence: `make` exits 0\n";
