@@ -141,6 +141,8 @@ pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveE
     let rows: Vec<_> = attempts::all()
         .filter(|(_, row)| row.mode.is_none_or(|mode| mode == proof.mode))
         .filter(|(_, row)| !row.plan || proof.plan)
+        // Plan mode has no network.
+        .filter(|(_, row)| !(row.network && proof.plan))
         .filter(|(_, row)| {
             control || row.level.is_none_or(|level| proof.sandbox.level == Some(level))
         })

@@ -155,6 +155,7 @@ const KINDS: &[Kind] = &[
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
             ("crates/cli/src/answer_file.rs", "the user's output file"),
             ("crates/sandbox/src/prove.rs", "what a patch would write, on ground of our own"),
+            ("crates/heddle/src/session/scratch.rs", "the directory of plan mode, and its end"),
             (
                 "crates/heddle/src/session/safety.rs",
                 "folders of locks, so that a sandbox can hide them",

@@ -246,7 +246,10 @@ fn what_there_is_and_what_not() {
             (
                 "collaborationMode/list",
                 json!({}),
-                json!({"data": [{"name": "Default", "mode": "default", "model": null, "reasoning_effort": null}]}),
+                json!({"data": [
+                    {"name": "Plan", "mode": "plan", "model": null, "reasoning_effort": "medium"},
+                    {"name": "Default", "mode": "default", "model": null, "reasoning_effort": null},
+                ]}),
             ),
             ("skills/extraRoots/set", json!({"extraRoots": ["/srv"]}), json!({})),
             ("config/mcpServer/reload", Value::Null, json!({})),

@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Attempt] = &[
     allow("scratch-build", "build and run something in the directory of plan mode", |ground| {
         let folder = ground.scratch("build");
         fs::create_dir_all(folder.join("src"))?;
-        fs::copy(ground.work("src/main"), folder.join("src/main"))?;
+        fs::write(folder.join("src/main"), fs::read(ground.work("src/main"))?)?;
         fs::write(folder.join("run"), "#!/bin/sh\necho built > out\n")?;
         fs::rename(folder.join("run"), folder.join("run.sh"))?;
         let status = Command::new("/bin/sh").arg("run.sh").current_dir(&folder).status()?;
