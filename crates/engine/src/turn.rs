@@ -953,8 +953,12 @@ impl Turn {
     }
 
     /// Emits an event, at the time of the input that caused it.
-    fn emit(&mut self, event: Event) {
-        let Some(mut event) = self.reviewed(event) else { return };
+    fn emit(&mut self, mut event: Event) {
+        // Events are large and deltas many, so they are not passed around without need.
+        if self.review.is_some() {
+            let Some(shown) = self.reviewed(event) else { return };
+            event = shown;
+        }
         let now_ms = self.options.started_ms.saturating_add(self.now_ms);
         match &mut event {
             Event::TurnStarted { at_ms }
