@@ -6,10 +6,10 @@ use crate::peer::Client;
 use crate::request::Initialize;
 use crate::response::Initialized;
 
-/// Longest name and longest version of a client, in bytes: both are sent in headers.
+/// Longest name and longest version of a client, in bytes, because both are sent in headers.
 const CLIENT_BYTES_MAX: usize = 256;
 
-/// The version of the reference whose protocol this server speaks. Clients decide by it which features they use.
+/// The version of the reference whose protocol this server speaks. Clients choose the features that they use by it.
 const PROTOCOL_VERSION: &str = "0.166.0";
 
 pub(super) async fn initialize(
