@@ -12,7 +12,7 @@ pub const TEXT_BYTES_MAX: usize = 4096;
 pub enum TextError {
     #[error("it says nothing: write what there is to know")]
     Empty,
-    #[error("it has {bytes} bytes and {TEXT_BYTES_MAX} fit: say it shorter")]
+    #[error("it has {bytes} bytes and at most {TEXT_BYTES_MAX} fit: shorten it")]
     TooLong { bytes: usize },
 }
 

@@ -30,7 +30,7 @@ impl DynamicTool {
         let DynamicToolSpec { name, description, input_schema, kind } = wanted;
         if kind.is_some_and(|kind| kind != "function") {
             return Err(RpcError::invalid(format!(
-                "thread/start.dynamicTools: {name:.100} is no function, and this build has nothing else"
+                "thread/start.dynamicTools: {name:.100} is not a function, and this build supports only functions"
             )));
         }
         let spec = ToolSpec::new(name, description, input_schema);

@@ -298,8 +298,8 @@ impl Hub {
         }
         if lock(&self.0.threads).len() + opening >= THREADS_MAX {
             return Err(RpcError::invalid(format!(
-                "{THREADS_MAX} threads are loaded, which is as many as can be; archive some, or \
-                 start another server"
+                "{THREADS_MAX} threads are loaded, which is the limit: archive some, or start \
+                 another server"
             )));
         }
         Ok(reserved)

@@ -82,8 +82,8 @@ impl Processes {
         }
         if of_peer(&running, peer).count() >= PROCESSES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection runs {PROCESSES_MAX} commands, which is as many as can be: wait \
-                 for one, or end one"
+                "this connection runs {PROCESSES_MAX} commands, which is the limit: wait for one \
+                 to end, or terminate one"
             )));
         }
         running.insert(key.clone(), Arc::clone(controls));

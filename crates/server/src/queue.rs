@@ -159,7 +159,7 @@ impl Queue {
         if bytes > QUEUE_BYTES_MAX {
             let most = QUEUE_BYTES_MAX >> 20;
             return Err(RpcError::invalid(format!(
-                "the queue would have more than {most} MiB: wait, or name images by their files"
+                "the queue would have more than {most} MiB: wait, or refer to images by their files"
             )));
         }
         Ok(())

@@ -107,8 +107,8 @@ impl Searches {
         let theirs = sessions.keys().filter(|other| other.0 == key.0 && **other != key).count();
         if theirs >= SEARCHES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection has {SEARCHES_MAX} searches, which is as many as can be: stop one \
-                 by fuzzyFileSearch/sessionStop"
+                "this connection has {SEARCHES_MAX} searches, which is the limit: stop one with \
+                 fuzzyFileSearch/sessionStop"
             )));
         }
         let session = Arc::new(Session {
@@ -211,7 +211,7 @@ impl Roots {
             let path = directory.join(&name);
             let wrong = |why: &dyn std::fmt::Display| {
                 RpcError::invalid(format!(
-                    "roots: `{name:.200}` cannot be searched: {why}; name directories that are there"
+                    "roots: `{name:.200}` cannot be searched: {why}; name existing directories"
                 ))
             };
             let found = path.canonicalize().map_err(|error| wrong(&error))?;

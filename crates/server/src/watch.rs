@@ -217,8 +217,8 @@ impl Watcher {
         let theirs = self.watches.range((key.0, String::new())..);
         if theirs.take_while(|(other, _)| other.0 == key.0).count() >= WATCHES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection watches {WATCHES_MAX} paths, which is as many as can be: \
-                 fs/unwatch some"
+                "this connection watches {WATCHES_MAX} paths, which is the limit: end some \
+                 with fs/unwatch"
             )));
         }
         let exists = path.symlink_metadata().is_ok();

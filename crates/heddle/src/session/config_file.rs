@@ -278,7 +278,7 @@ fn check(old: &Layer, new: &Layer, strict: bool) -> Result<Vec<String>, WriteErr
     let loaded = Config::load(std::slice::from_ref(new), None, &[]).map_err(wrong)?;
     if strict && let Some(unknown) = loaded.unknown.first() {
         return Err(WriteError::Invalid(format!(
-            "Invalid configuration: there is no setting `{}`, and this program was started to take no unknown \
+            "Invalid configuration: there is no setting `{}`, and this program was started to refuse unknown \
              ones",
             unknown.path
         )));

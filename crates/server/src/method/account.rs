@@ -24,15 +24,15 @@ fn key(call: &Call) -> Option<&'static str> {
 
 pub(super) async fn rate_limits(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
-        "chatgpt authentication required to read rate limits: here are API keys only, whose limits the provider \
-         says when one is reached",
+        "chatgpt authentication required to read rate limits: this build uses API keys only, and the provider \
+         reports a limit when it is reached",
     ))
 }
 
 pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
-        "chatgpt authentication required to read token usage: here are API keys only; what a thread uses is told \
-         by thread/tokenUsage/updated",
+        "chatgpt authentication required to read token usage: this build uses API keys only; \
+         thread/tokenUsage/updated reports the usage of a thread",
     ))
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcE
 pub(super) async fn logout(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     if let Some(name) = key(&call) {
         return Err(RpcError::invalid(format!(
-            "the key is in the environment of the server: remove {name} there, and start the server again"
+            "the key is in the server's environment: remove {name} there, and restart the server"
         )));
     }
     call.hub.tell_all(Notification::AccountUpdated { auth_mode: None, plan_type: None });

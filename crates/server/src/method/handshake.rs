@@ -23,8 +23,8 @@ pub(super) async fn initialize(
     let (name, version) = (client_info.name, client_info.version);
     if name.trim().is_empty() || !plain(&name) || !plain(&version) {
         return Err(RpcError::invalid(format!(
-            "clientInfo: the name and the version go into headers, so they are at most \
-             {CLIENT_BYTES_MAX} printable ASCII characters, and the name has one at least"
+            "clientInfo: the name and the version are sent in headers, so each may have at most \
+             {CLIENT_BYTES_MAX} printable ASCII characters, and the name must not be empty"
         )));
     }
     let capabilities = capabilities.unwrap_or_default();

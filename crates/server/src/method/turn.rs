@@ -160,7 +160,7 @@ fn refuse_input(state: &ThreadState) -> Result<(), RpcError> {
         None => Ok(()),
         Some(Closed::Compaction) => Err(RpcError::not_steerable(
             "compact",
-            "the history is being compacted: wait for the end of that",
+            "the history is being compacted: wait until that is done",
         )),
         Some(Closed::Review) => Err(RpcError::not_steerable(
             "review",

@@ -18,7 +18,7 @@ pub enum Listen {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address to listen on: give stdio://, unix://PATH or ws://IP:PORT")]
+#[error("`{0}` is not an address to listen on: give stdio://, unix://PATH or ws://IP:PORT")]
 pub struct InvalidAddress(String);
 
 impl FromStr for Listen {

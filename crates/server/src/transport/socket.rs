@@ -65,9 +65,9 @@ pub enum ListenError {
     #[error("another program listens on {}: stop it, or choose another path", path.display())]
     InUse { path: PathBuf },
     /// The file is not removed, because it may be the user's.
-    #[error("{} exists and is no socket: remove it, or choose another path", path.display())]
+    #[error("{} exists and is not a socket: remove it, or choose another path", path.display())]
     NoSocket { path: PathBuf },
-    #[error("{address} cannot be listened on")]
+    #[error("cannot listen on {address}")]
     System { address: String, source: io::Error },
 }
 
