@@ -37,7 +37,6 @@ pub struct Splice {
 }
 
 impl Plan {
-    /// Makes an edit.
     pub fn apply(&self, edit: &Edit) -> Result<Change, EditError> {
         let mut writer = Writer { plan: self, document: self.document(), splices: Vec::new() };
         let (said, target) = writer.write(edit)?;

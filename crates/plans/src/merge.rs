@@ -16,7 +16,6 @@ use crate::plan::{Plan, shown};
 use crate::state::State;
 use crate::words;
 
-/// A merged plan.
 #[derive(Clone, Debug)]
 pub struct Merged {
     pub plan: Plan,

@@ -73,7 +73,6 @@ pub(crate) struct Load {
     /// Client requests being handled.
     pub(crate) requests: usize,
     pub(crate) threads: usize,
-    /// Running turns.
     pub(crate) turns: usize,
     pub(crate) clients: usize,
     /// Bytes queued for clients.

@@ -26,7 +26,6 @@ pub enum RequestId {
     Text(String),
 }
 
-/// A parsed line.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request, which is answered with a response.

@@ -485,7 +485,6 @@ pub struct Changes {
     pub collaboration_mode: Option<CollaborationMode>,
 }
 
-/// Parameters of `thread/settings/update`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsUpdate {
@@ -706,7 +705,6 @@ pub struct TurnLimits {
     /// Most tokens in all requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Most tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
     /// Most requests to the model, not counting retries.

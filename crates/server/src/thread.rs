@@ -169,7 +169,6 @@ impl LoadedThread {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a follower.
     pub(crate) fn follow(&self, peer: &Arc<Peer>) {
         let mut state = self.lock();
         state.followers.insert(peer.id(), Arc::clone(peer));

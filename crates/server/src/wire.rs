@@ -804,7 +804,6 @@ impl Body {
         }
     }
 
-    /// Creates a patch.
     pub fn file_change(id: String, changes: &[Change], status: ItemStatus) -> Self {
         let change = |change: &Change| FileChange {
             path: change.path.clone(),

@@ -17,7 +17,6 @@ use super::{Purpose, Turn, TurnOptions};
 use crate::context::{Context, Origin, UserTurnInput, assistant_message, user_message};
 use crate::prompt;
 
-/// A running review.
 #[derive(Debug)]
 pub(super) struct Reviewing {
     /// The history of the thread, which is set aside during the review.
