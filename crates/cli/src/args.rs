@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Review a change of code, as `exec review` does.
+    /// Review a code change, as `exec review` does.
     #[command(after_help = REVIEW_HELP)]
     Review(Box<ReviewArgs>),
     /// Serve threads to other programs over JSON-RPC. Not all methods are supported yet.
@@ -103,7 +103,7 @@ Examples:
 /// How clients of a TCP port authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WsAuth {
-    /// With a token in the header `Authorization`.
+    /// With a token in the `Authorization` header.
     CapabilityToken,
 }
 
@@ -113,17 +113,17 @@ pub(crate) struct AppServerArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AppServerCommand>,
 
-    /// Where to listen: stdio:// serves one client on stdin and stdout; unix://PATH and ws://IP:PORT serve any number by
-    /// WebSocket, on a socket that only you can open, or on a TCP port.
+    /// Where to listen: stdio:// serves one client on stdin and stdout; unix://PATH and ws://IP:PORT serve any number of
+    /// clients over WebSocket, on a Unix socket that only you can open or on a TCP port.
     #[arg(long, value_name = "URL", default_value = "stdio://")]
     pub(crate) listen: Listen,
 
-    /// Require `Authorization: Bearer TOKEN` of clients of a TCP port. It is mandatory for an address that other
-    /// machines can reach.
+    /// Require clients of a TCP port to send `Authorization: Bearer TOKEN`. Mandatory for an address that other machines
+    /// can reach.
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) ws_auth: Option<WsAuth>,
 
-    /// A file with the token.
+    /// The file that contains the token.
     #[arg(long, value_name = "FILE", requires = "ws_auth", conflicts_with = "ws_token_sha256")]
     pub(crate) ws_token_file: Option<PathBuf>,
 
@@ -131,7 +131,7 @@ pub(crate) struct AppServerArgs {
     #[arg(long, value_name = "DIGEST", requires = "ws_auth")]
     pub(crate) ws_token_sha256: Option<String>,
 
-    /// Disconnect a client that has read nothing for this many seconds although output is pending; with stdio://, also
+    /// Disconnect a client that reads nothing for this many seconds while output is waiting for it; with stdio://, also
     /// exit.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) write_timeout: u32,
@@ -142,10 +142,10 @@ pub(crate) struct AppServerArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AppServerCommand {
-    /// Write JSON Schemas of all messages, one file for each, under the names that Codex gives them.
+    /// Write a JSON Schema for each message to a file of its own, under the name that Codex uses.
     #[command(after_help = GENERATE_HELP)]
     GenerateJsonSchema(GenerateArgs),
-    /// Write the types of all messages as a TypeScript module, index.ts.
+    /// Write the types of all messages to a TypeScript module, index.ts.
     #[command(after_help = GENERATE_HELP)]
     GenerateTs(GenerateArgs),
 }
@@ -159,7 +159,7 @@ Example:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct GenerateArgs {
-    /// The directory for the files.
+    /// The directory to write to.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
@@ -190,7 +190,7 @@ pub(crate) enum ExecCommand {
     /// Fork a thread: continue from it in a new thread and leave the original unchanged.
     #[command(after_help = FORK_HELP)]
     Fork(Box<ForkArgs>),
-    /// Review a change of code, in a new thread.
+    /// Review a code change in a new thread.
     #[command(after_help = REVIEW_HELP)]
     Review(Box<ReviewArgs>),
 }
@@ -220,11 +220,11 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Leave plan mode and carry out the last plan of the thread; a prompt adds to it.
+    /// Leave plan mode and carry out the last plan of the thread; a prompt adds to the plan.
     #[arg(long)]
     pub(crate) implement: bool,
 
-    /// With --implement: carry it out in a new thread, which knows nothing but the plan.
+    /// With --implement: carry out the plan in a new thread that gets only the plan.
     #[arg(long, requires = "implement")]
     pub(crate) fresh: bool,
 
@@ -284,7 +284,7 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReviewArgs {
-    /// What to review, in words; `-` reads it from stdin.
+    /// Instructions for the review; `-` reads them from stdin.
     #[arg(conflicts_with_all = ["uncommitted", "base", "commit"])]
     pub(crate) prompt: Option<String>,
 
@@ -292,7 +292,7 @@ pub(crate) struct ReviewArgs {
     #[arg(long, conflicts_with_all = ["base", "commit"])]
     pub(crate) uncommitted: bool,
 
-    /// Review what the current branch would bring into this one.
+    /// Review the changes that the current branch would merge into BRANCH.
     #[arg(long, value_name = "BRANCH", conflicts_with = "commit")]
     pub(crate) base: Option<String>,
 
@@ -300,7 +300,7 @@ pub(crate) struct ReviewArgs {
     #[arg(long, value_name = "SHA")]
     pub(crate) commit: Option<String>,
 
-    /// The title of the commit, for whoever reads the review.
+    /// The title of the commit, shown with the review.
     #[arg(long, value_name = "TITLE")]
     pub(crate) title: Option<String>,
 
@@ -328,7 +328,7 @@ pub(crate) struct ExecFlags {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
 
-    /// Only plan: the model explores and proposes a plan, which is printed to stdout; nothing can be changed.
+    /// Only plan: the model explores and proposes a plan, which is printed to stdout. It cannot change anything.
     #[arg(long)]
     pub(crate) plan: bool,
 

@@ -1,7 +1,7 @@
-//! Commands of the user: what a host program runs for the person in front of it, and not for a model.
+//! Commands that a host program runs for its user, not for a model.
 //!
-//! So no rule is asked and neither is anybody else: whoever can call this may do what the user may. What a command reaches is
-//! up to the settings, or to the caller. Everything that it has started ends with it.
+//! No rule applies and no approval is asked for, because the caller may do whatever the user may. The sandbox is up to the
+//! settings or the caller. When a command ends, everything that it started ends as well.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,14 +24,15 @@ use crate::host::{Heddle, blocking};
 use crate::session::safety;
 use crate::session::settings::{self, Preferences};
 
-/// Most bytes that wait for a command to read them.
+/// Most bytes of input that wait for a command to read them.
 pub const INPUT_WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long output is waited for after the end of a command; only a process that has left its group can keep it back.
+/// How long to wait for output after a command has ended; only a process that left the command's process group can keep the
+/// pipe open.
 const DRAIN: Duration = Duration::from_millis(200);
-/// Most bytes that are read after the end of a command: no pipe holds more.
+/// Most bytes that are read after a command has ended; no pipe holds more.
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
-/// The character that a terminal takes for the end of the input.
+/// The character that a terminal interprets as the end of the input.
 const END_OF_INPUT: u8 = 4;
 
 /// A command to run in the directory of a [`Heddle`].
@@ -39,25 +40,25 @@ const END_OF_INPUT: u8 = 4;
 pub struct CommandSpec {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Variables over those that the settings let commands have; without a value, one is taken away.
+    /// Variables that override those that the settings give to commands; one without a value is removed.
     pub env: BTreeMap<String, Option<String>>,
-    /// Over the settings: among others, what the sandbox lets it do.
+    /// Preferences that override the settings, such as the permissions of the sandbox.
     pub preferences: Preferences,
     /// Whether it runs in the sandbox of the settings.
     pub confined: bool,
-    /// What its standard streams are.
+    /// How its standard streams are connected.
     pub streams: Streams,
 }
 
-/// What the standard streams of a command are.
+/// How the standard streams of a command are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// A pipe for each.
     Pipes {
-        /// Whether it has input; otherwise that is at its end.
+        /// Whether it gets input; otherwise stdin is closed.
         input: bool,
     },
-    /// A terminal of this size, or of the usual one.
+    /// A terminal of this size, or of the default size.
     Terminal(Option<TerminalSize>),
 }
 
@@ -65,7 +66,7 @@ pub enum Streams {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The settings or the sandbox cannot be used.
+    /// The settings or the sandbox are not usable.
     #[error(transparent)]
     Setup(#[from] Error),
     /// The process could not be started.
@@ -73,56 +74,56 @@ pub enum StartError {
     Spawn(#[from] SpawnError),
 }
 
-/// Why input was not taken.
+/// Why input was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// The command was started without input.
+    /// The command was started without a stdin.
     #[error("it was started without input")]
     None,
     /// The input was closed, or the command has ended.
     #[error("stdin is already closed")]
     Closed,
-    /// The command does not read.
+    /// The command does not read its input, and too much of it is waiting.
     #[error(
         "it does not read its input, of which {INPUT_WAITING_BYTES_MAX} bytes wait: try again later"
     )]
     Full,
 }
 
-/// Which stream output came from. A terminal has one only.
+/// The stream that output came from. A terminal has only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
-    /// Standard output, and everything that a terminal shows.
+    /// Standard output, or everything that is printed to a terminal.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-/// Something that happened to a command.
+/// An event of a running command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandEvent {
-    /// It has printed something.
+    /// It printed something.
     Output {
-        /// Where.
+        /// The stream that it was printed to.
         stream: OutputStream,
-        /// What; it may end in the middle of a character.
+        /// The bytes, which may end in the middle of a character.
         bytes: Vec<u8>,
     },
-    /// It has ended, and nothing follows.
+    /// It has ended; no further events follow.
     Exited {
-        /// 128 plus the number of the signal if one killed it; 1 on a terminal.
+        /// The exit code. A command that a signal killed has 128 plus the signal's number, or 1 on a terminal.
         code: i32,
-        /// Whether all of its output was read. A process that has left its group may still have more to say.
+        /// Whether all output was read. A process that left the command's process group may still print more.
         drained: bool,
     },
 }
 
-/// Controls a command, from when it is asked for until it has ended.
+/// Controls of a command, from before it starts until it has ended.
 #[derive(Debug)]
 pub struct Controls {
     streams: Streams,
-    /// None once the input is closed.
+    /// `None` once the input is closed.
     input: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
     /// Taken by the command when it starts.
     source: Mutex<Option<mpsc::UnboundedReceiver<Vec<u8>>>>,
@@ -131,14 +132,14 @@ pub struct Controls {
     handles: Mutex<Handles>,
 }
 
-/// What a command can be reached by.
+/// The handles of a running command.
 #[derive(Debug, Default)]
 struct Handles {
-    /// While it runs.
+    /// The process group, while the command runs.
     group: Option<Group>,
-    /// While it runs on one.
+    /// The terminal, while the command runs on one.
     terminal: Option<Arc<Connection>>,
-    /// The size that was wanted before there was a terminal.
+    /// The size that was requested before there was a terminal.
     size: Option<TerminalSize>,
 }
 
@@ -156,7 +157,7 @@ impl Controls {
         }
     }
 
-    /// Queues input. The command gets it as it reads.
+    /// Queues input, which the command gets as it reads.
     pub fn write(&self, bytes: Vec<u8>) -> Result<(), InputError> {
         if self.streams == (Streams::Pipes { input: false }) {
             return Err(InputError::None);
@@ -175,7 +176,7 @@ impl Controls {
         sent
     }
 
-    /// Ends the input, after what is queued.
+    /// Closes the input after what is queued.
     pub fn close_input(&self) -> Result<(), InputError> {
         if self.streams == (Streams::Pipes { input: false }) {
             return Err(InputError::None);
@@ -184,7 +185,7 @@ impl Controls {
         Ok(())
     }
 
-    /// Gives the terminal another size, before anything that is written later. Returns false if there is no terminal.
+    /// Resizes the terminal, before any input that is written later. Returns false if there is no terminal.
     pub fn resize(&self, size: TerminalSize) -> bool {
         let mut handles = lock(&self.handles);
         match &handles.terminal {
@@ -195,12 +196,12 @@ impl Controls {
         matches!(self.streams, Streams::Terminal(_))
     }
 
-    /// Has the command killed, with everything that it has started.
+    /// Asks for the command and everything that it started to be killed.
     pub fn kill(&self) {
         self.killed.send_replace(true);
     }
 
-    /// Waits until somebody has wanted the command to be killed.
+    /// Waits until the command was asked to be killed.
     pub async fn killed(&self) {
         // The sender is in `self`.
         let _ = self.killed.subscribe().wait_for(|killed| *killed).await;
@@ -214,7 +215,7 @@ impl Controls {
         }
     }
 
-    /// Takes note of a process that was started.
+    /// Stores the handles of a process that was started.
     fn attach(&self, process: &Process) {
         let mut handles = lock(&self.handles);
         handles.group = Some(process.group());
@@ -227,7 +228,7 @@ impl Controls {
         }
     }
 
-    /// Forgets a process that has ended: its ids may be those of another one by now.
+    /// Drops the handles of a process that has ended: its ids may belong to another process by now.
     fn detach(&self) {
         *lock(&self.handles) = Handles::default();
     }
@@ -246,7 +247,7 @@ pub struct RunningCommand {
     exited: Option<Exit>,
 }
 
-/// How a command has ended, and how much of its output is still waited for.
+/// How a command ended, and how much of its output to wait for.
 #[derive(Clone, Copy, Debug)]
 struct Exit {
     code: i32,
@@ -254,8 +255,8 @@ struct Exit {
     bytes_left: usize,
 }
 
-/// Starts a command, as the settings say. It is killed when the thread that polls this ends, so that must be a long-lived
-/// one.
+/// Starts a command with the given settings. It is killed when the thread that polls this future ends, so poll it on a
+/// long-lived one.
 pub async fn start(
     heddle: &Heddle,
     spec: CommandSpec,
@@ -298,7 +299,7 @@ pub async fn start(
     })
 }
 
-/// Finds out how the settings want a command to run.
+/// Determines from the settings how to run a command.
 fn prepare(heddle: &Heddle, spec: CommandSpec) -> Result<(SpawnRequest, Sandbox), Error> {
     let CommandSpec { argv, env: changes, preferences, confined, streams } = spec;
     let host = heddle.host();
@@ -334,9 +335,9 @@ fn prepare(heddle: &Heddle, spec: CommandSpec) -> Result<(SpawnRequest, Sandbox)
 }
 
 impl RunningCommand {
-    /// Waits for what happens next. After the end it says so again.
+    /// Waits for the next event; after the end, returns the same event again.
     ///
-    /// Cancel-safe. A command whose output nobody waits for stops when its pipes are full.
+    /// Cancel-safe. A command blocks when its pipes are full and nobody calls this.
     pub async fn next(&mut self) -> CommandEvent {
         loop {
             if *self.killed.borrow_and_update() && !self.is_killed && self.exited.is_none() {
@@ -400,10 +401,9 @@ impl Drop for RunningCommand {
     }
 }
 
-/// One stream of output.
 #[derive(Debug)]
 struct Reader {
-    /// None at its end.
+    /// `None` at its end.
     connection: Option<Arc<Connection>>,
     buffer: Vec<u8>,
 }
@@ -417,7 +417,7 @@ impl Reader {
         self.connection.is_some()
     }
 
-    /// Waits for output; none at the end. Cancel-safe.
+    /// Waits for output; `None` at the end. Cancel-safe.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let connection = self.connection.as_ref()?;
         match connection.read(&mut self.buffer).await {
@@ -431,7 +431,7 @@ impl Reader {
     }
 }
 
-/// Where input goes.
+/// The destination of input.
 enum Sink {
     Pipe(pipe::Sender),
     Terminal(Arc<Connection>),
@@ -446,7 +446,7 @@ impl Sink {
     }
 }
 
-/// Passes input on, until it is closed or the command does not take it any more.
+/// Passes input on until it is closed or the command stops accepting it.
 async fn feed(
     mut source: mpsc::UnboundedReceiver<Vec<u8>>,
     mut sink: Sink,
@@ -469,7 +469,7 @@ async fn feed(
     }
 }
 
-/// A poisoned lock still guards complete values.
+/// Locks a mutex even if it is poisoned: the value in it is still complete.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -488,7 +488,7 @@ mod tests {
         }
     }
 
-    /// Runs a script to its end; returns its code, both outputs, and whether they were read to their ends.
+    /// Runs a script to its end; returns its exit code, both outputs, and whether they were read completely.
     async fn run(
         script: &str,
         streams: Streams,
@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// Who leaves its group keeps the output open, and is not waited for.
+    /// A process that leaves the group keeps the output open, but is not waited for.
     #[tokio::test]
     async fn the_end_is_not_put_off() {
         let (code, stdout, _, drained) = run(

@@ -1,8 +1,8 @@
-//! Files of the user's machine, for programs that work on them on behalf of their user.
+//! File operations that a program runs on behalf of its user.
 //!
-//! What a path leads to may be anything: nothing here waits for a pipe or reads a device, and everything has a bound. All
-//! of it blocks as long as the disk takes, so call it on a thread for blocking work. Not for a model, whose writes go through
-//! the gate of its thread.
+//! A path can lead to anything, so pipes are not waited for, devices are not read, and every operation has a limit. Calls
+//! block for as long as the disk takes; make them on a thread for blocking work. They are not for a model, whose writes go
+//! through the gate of its thread.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -11,45 +11,45 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use files::{FileError, Kind};
 
-/// Largest file that is read.
+/// Largest file that can be read, in bytes.
 pub const READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Most entries of a directory that are listed.
+/// Most entries of a directory that can be listed.
 pub const ENTRIES_MAX: usize = 100_000;
-/// Most entries below a directory that is copied.
+/// Most entries below a directory that can be copied.
 pub const COPY_ENTRIES_MAX: usize = 100_000;
 
-/// How much of a file is copied before it is asked whether to go on.
+/// How much of a file is copied between two checks whether to continue.
 const COPY_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Why something could not be done with a file.
+/// Why a file operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// What was asked for makes no sense, or is more than this does.
+    /// The request makes no sense or exceeds a limit.
     #[error("{0}")]
     Invalid(String),
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("path `{}`: {error}", path.display())]
     Io {
-        /// What could not be read or written.
+        /// The path that could not be read or written.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// What is known of a file.
+/// Metadata of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Of what a link leads to.
+    /// Whether the path is a directory, or a link to one.
     pub is_directory: bool,
-    /// Of what a link leads to.
+    /// Whether the path is a regular file, or a link to one.
     pub is_file: bool,
     /// Whether the path itself is a link.
     pub is_symlink: bool,
     /// When it was created, in milliseconds since 1970; 0 if the file system does not say.
     pub created_ms: i64,
-    /// When it was last written to.
+    /// When it was last written to, in milliseconds since 1970.
     pub modified_ms: i64,
 }
 
@@ -58,9 +58,9 @@ pub struct Metadata {
 pub struct Entry {
     /// Its name, without its directory.
     pub name: String,
-    /// Of what a link leads to.
+    /// Whether it is a directory, or a link to one.
     pub is_directory: bool,
-    /// Of what a link leads to.
+    /// Whether it is a regular file, or a link to one.
     pub is_file: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     })
 }
 
-/// Creates a file, or replaces the content of one.
+/// Creates a file, or replaces its content.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let options = &mut File::options();
     let opened = files::open_with(options.write(true).create(true), path);
@@ -83,13 +83,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     file.set_len(0).and_then(|()| file.write_all(bytes)).map_err(at(path))
 }
 
-/// Creates a directory, and those above it if `recursive`.
+/// Creates a directory, with its parent directories if `recursive`.
 pub fn create_directory(path: &Path, recursive: bool) -> Result<(), DiskError> {
     let created = if recursive { fs::create_dir_all(path) } else { fs::create_dir(path) };
     created.map_err(at(path))
 }
 
-/// Returns what is known of a file.
+/// Returns the metadata of a file or directory.
 pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
     let found = fs::metadata(path).map_err(at(path))?;
     let is_symlink = fs::symlink_metadata(path).map_err(at(path))?.is_symlink();
@@ -106,7 +106,7 @@ pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
     })
 }
 
-/// Returns the entries of a directory, by name. Links that lead nowhere are left out.
+/// Returns the entries of a directory, sorted by name. Broken links are left out.
 pub fn entries(path: &Path) -> Result<Vec<Entry>, DiskError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(at(path))? {
@@ -126,8 +126,9 @@ pub fn entries(path: &Path) -> Result<Vec<Entry>, DiskError> {
     Ok(found)
 }
 
-/// Removes a file, a link, or a directory: with all that is in it if `recursive`. What is not there is no error if `force`. A
-/// path that ends in `.` or `..` is refused, as `rm` does: what it would remove is not what it names.
+/// Removes a file, a link, or a directory, the latter with its content if `recursive`. With `force`, a path that does not
+/// exist is no error. A path that ends in `.` or `..` is refused, as `rm` does, because it names something else than it
+/// would remove.
 pub fn remove(path: &Path, recursive: bool, force: bool) -> Result<(), DiskError> {
     if path.parent().is_none() {
         return Err(DiskError::Invalid("the root directory is not removed".to_owned()));
@@ -149,7 +150,7 @@ pub fn remove(path: &Path, recursive: bool, force: bool) -> Result<(), DiskError
     }
 }
 
-/// Refuses a path that ends in `.` or `..`: what it leads to has another name.
+/// Refuses a path that ends in `.` or `..`, because what it leads to has another name.
 pub fn check_is_named(path: &Path) -> Result<(), DiskError> {
     // As it is written: to a `Path`, `a/.` ends in `a`.
     let mut written = path.as_os_str().as_encoded_bytes();
@@ -165,8 +166,8 @@ pub fn check_is_named(path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Copies a file, a link as a link, or a directory with all that is in it if `recursive`. Files that are there are written
-/// over. Before each piece of work it is asked whether to go on.
+/// Copies a file, a link as a link, or a directory with its content if `recursive`. Existing files are overwritten. `go_on`
+/// is asked before each step whether to continue.
 pub fn copy(
     from: &Path,
     to: &Path,
@@ -255,7 +256,7 @@ fn copy_file(from: &Path, to: &Path, go_on: &dyn Fn() -> bool) -> Result<(), Dis
     }
 }
 
-/// Resolves the links of a path whose last components need not exist.
+/// Resolves the links of a path whose last components may not exist.
 fn settled(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -286,7 +287,7 @@ fn not_a_file(error: FileError, path: &Path) -> DiskError {
     }
 }
 
-/// Says of an error of the system which path it is about.
+/// Adds the path to an error of the operating system.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> DiskError {
     |error| DiskError::Io { path: path.to_owned(), error }
 }
@@ -297,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a directory with a file, links, a directory and a pipe.
+    /// Creates a directory with a file, links, a directory and a pipe.
     fn ground() -> tempfile::TempDir {
         let ground = tempfile::tempdir().unwrap();
         let at = |name: &str| ground.path().join(name);
@@ -318,7 +319,7 @@ mod tests {
         assert!(said.contains(want), "{said}, not {want}");
     }
 
-    /// Pipes and devices are neither waited for nor written to.
+    /// Pipes and devices are refused without waiting.
     #[test]
     fn nothing_is_waited_for() {
         let ground = ground();

@@ -1,8 +1,7 @@
-//! Edits, carried out as the smallest change of the text.
+//! Makes edits as the smallest change of the text.
 //!
-//! What is written takes the form of its neighbors: list markers, indentation, line endings, tables. Every
-//! outcome is read again before it is given out: an edit changes what it says and nothing else, also in a
-//! document that is broken.
+//! New text follows the style of its neighbors: list markers, indentation, line endings, tables. Every result is parsed
+//! again before it is returned, so an edit changes what it says and nothing else, even in a malformed document.
 
 use std::ops::Range;
 
@@ -20,17 +19,17 @@ use crate::table::{self, Column};
 use crate::time::Time;
 use crate::words::{self, TextError};
 
-/// What an edit made of a plan.
+/// The result of an edit.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub plan: Plan,
-    /// The difference, in the order of the text; none if the plan said so already.
+    /// The difference, in the order of the text; empty if the plan already said so.
     pub splices: Vec<Splice>,
-    /// What was done, in a sentence for whoever asked for it.
+    /// What was done, in a sentence for the caller.
     pub said: String,
 }
 
-/// Bytes of the old text, and what stands in their place.
+/// A range of the old text, in bytes, and the text that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splice {
     pub range: Range<usize>,
@@ -38,7 +37,6 @@ pub struct Splice {
 }
 
 impl Plan {
-    /// Carries out an edit.
     pub fn apply(&self, edit: &Edit) -> Result<Change, EditError> {
         let mut writer = Writer { plan: self, document: self.document(), splices: Vec::new() };
         let (said, target) = writer.write(edit)?;
@@ -84,7 +82,7 @@ fn is_seen(plan: &Plan, splices: &[Splice]) -> bool {
     })
 }
 
-/// Compares what the plan said with what it says: only what was asked for may differ.
+/// Compares the plan before and after an edit: only what the edit asked for may differ.
 fn is_as_asked(old: &Outline, new: &Outline, edit: &Edit, target: Option<usize>) -> bool {
     let ticks = matches!(edit, Edit::Tick { .. } | Edit::Untick { .. });
     let added = matches!(edit, Edit::AddStep { .. });
@@ -143,13 +141,13 @@ fn has_outcome(outline: &Outline, what: &str) -> bool {
     outline.outcome.as_ref().is_some_and(|it| it.text.lines().any(|own| own == line))
 }
 
-/// Something to write into a list, a table or a section, in the form that is there.
+/// A new entry of a list, a table or a section, before it is formatted like the others.
 struct Entry {
     time: Option<Time>,
     what: String,
-    /// A label and what it says, nested below.
+    /// A label and its text, nested below the entry.
     more: Option<(&'static str, Column, String)>,
-    /// What stands before the text of an item: a checkbox.
+    /// Precedes the text of an item: a checkbox.
     mark: &'static str,
 }
 
@@ -160,7 +158,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes an edit, and says in words what it did, and which step it was about.
+    /// Writes an edit. Returns a description of what it did, and the step that it was about.
     fn write(&mut self, edit: &Edit) -> Result<(String, Option<usize>), EditError> {
         let outline = self.plan.outline();
         match edit {
@@ -288,8 +286,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the mark of a step. The first mark in a list of plain items makes checkboxes of all of them, as
-    /// the others would not count as steps any more.
+    /// Writes the mark of a step. When the first step in a list of plain items is marked, all of them become checkboxes,
+    /// because the others would no longer count as steps.
     fn mark(&mut self, mark: &Mark, state: State) {
         let brackets = if state == State::Done { "[x]" } else { "[ ]" };
         match mark {
@@ -313,7 +311,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Puts lines in the place of the evidence of an item.
+    /// Replaces the evidence of an item by these lines.
     fn below_item(&mut self, index: usize, lines: Vec<String>) {
         let item = &self.plan.blocks.items[index];
         let parts = self.document.parts(index);
@@ -374,8 +372,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The step that a new one follows if nobody says which: the last one of the steps, wherever else there are
-    /// checkboxes.
+    /// The top-level step that a new one follows by default: the last one in a section for steps, or else the last one
+    /// anywhere.
     fn last_step(&self) -> Option<usize> {
         let steps = self.plan.steps();
         let top = |at: &usize| steps[*at].parent.is_none();
@@ -403,7 +401,8 @@ impl Writer<'_> {
         self.row_behind(line, &columns, cell);
     }
 
-    /// The number of a new step behind one: the next one at the end, else a letter more ("8a").
+    /// The number of a new step: the next one at the end of the list, otherwise the number of its predecessor with a letter
+    /// ("8a").
     fn next_number(&self, number: &str, at_end: bool) -> Option<String> {
         let stem = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
         let next = || Some((stem.parse::<u32>().ok()?.checked_add(1)?).to_string());
@@ -421,7 +420,7 @@ impl Writer<'_> {
         self.insert_behind(line, vec![format!("| {} |", cells.join(" | "))]);
     }
 
-    /// Adds an entry behind the last one of its kind, or to its section, or to a new section.
+    /// Adds an entry after the last one of its kind, or else to its section, which is created if necessary.
     fn add(&mut self, role: Role, entry: &Entry) {
         let outline = self.plan.outline();
         let last = match role {
@@ -452,7 +451,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes an entry in the form of an item, behind that item.
+    /// Writes an entry after an item, in the same form.
     fn item_behind(&mut self, index: usize, entry: &Entry) {
         let plan = self.plan;
         let item = &plan.blocks.items[index];
@@ -493,7 +492,7 @@ impl Writer<'_> {
         self.insert_behind(last, lines);
     }
 
-    /// Tells whether blank lines stand between the items of a list.
+    /// Returns whether blank lines separate the items of a list.
     fn is_loose(&self, item: &Item) -> bool {
         let blank = |line: usize| self.plan.blocks.lines[line].kind == Kind::Blank;
         let Some(above) = item.line.checked_sub(2).filter(|_| blank(item.line - 1)) else {
@@ -534,7 +533,7 @@ impl Writer<'_> {
         self.row_behind(line, &columns, cell);
     }
 
-    /// Writes an entry as a section of its own, as the one whose heading is on a line is.
+    /// Writes an entry as a section, like the section whose heading is on this line.
     fn section_behind(&mut self, line: usize, entry: &Entry) {
         let section = self.document.section_of(line).clone();
         let hashes = "#".repeat(usize::from(section.level.min(6)));
@@ -585,7 +584,7 @@ impl Writer<'_> {
         self.insert_apart(section.body.end, gap.into_iter().chain(lines).collect());
     }
 
-    /// Creates the section of a role where plans have it: behind those that come before it.
+    /// Creates the section of a role in its usual place, after the sections that normally precede it.
     fn create(&mut self, role: Role, entry: &Entry) {
         let sections = &self.plan.sections;
         let headed = sections.iter().filter(|it| it.own.is_some() && it.level < BOLD_LEVEL);
@@ -630,7 +629,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Inserts lines behind the last filled line before `end`, with a blank line to what follows.
+    /// Inserts lines after the last non-blank line before `end`, with a blank line after them.
     fn insert_apart(&mut self, end: usize, mut lines: Vec<String>) {
         let blocks = &self.plan.blocks;
         let blank = |line: usize| blocks.lines[line].kind == Kind::Blank;
@@ -668,7 +667,7 @@ impl Writer<'_> {
         self.splices.push(Splice { range: at..at, text });
     }
 
-    /// The line ending at a line, or else the first one of the document.
+    /// Returns the line ending of a line, or that of the first line.
     fn ending(&self, line: usize) -> &str {
         let lines = &self.plan.blocks.lines;
         let own = lines.get(line).filter(|line| line.next > line.end).or(lines.first());
@@ -676,7 +675,7 @@ impl Writer<'_> {
             .map_or("\n", |line| &self.plan.text[line.end..line.next])
     }
 
-    /// What stands before the marker of something nested in an item.
+    /// The text before the marker of an item nested in this one.
     fn nested_prefix(&self, index: usize) -> String {
         let plan = self.plan;
         let lead = |item: &Item| {
@@ -697,7 +696,7 @@ impl Writer<'_> {
 }
 
 impl Entry {
-    /// The text behind the marker of a list.
+    /// Formats the entry as the text after a list marker.
     fn as_item(&self) -> String {
         match self.time {
             Some(time) => format!("{time}: {}", self.what),
@@ -719,20 +718,19 @@ fn text(text: &str, field: &'static str) -> Result<String, EditError> {
     words::one_line(text).map_err(|source| EditError::Text { field, source })
 }
 
-/// Takes a text that is an entry or a step: what only keeps a place free is none.
+/// Reads the text of an entry or a step, and refuses placeholders.
 fn said(what: &str, field: &'static str) -> Result<String, EditError> {
     let what = text(what, field)?;
     let empty = EditError::Text { field, source: TextError::Empty };
     if words::is_placeholder(&what) { Err(empty) } else { Ok(what) }
 }
 
-/// Writes what a table has no column for behind the text.
+/// Appends a value to the text if the table has no column for it.
 fn folded(what: &str, label: &str, said: &str) -> String {
     format!("{what} ({label}: {said})")
 }
 
-/// Compares an entry that was read with a text that is to be written: escapes and marks at the beginning do not
-/// count.
+/// Compares an existing entry with a new text, ignoring escapes and marks at the beginning.
 fn is_same(read: &str, text: &str) -> bool {
     let bare = |text: &str| {
         let plain = text.replace('\\', "");
@@ -745,7 +743,7 @@ fn named(step: &Step) -> String {
     format!("{} ({})", step.handle, shown(&step.text))
 }
 
-/// The marker of an item behind one.
+/// The marker of the item after this one.
 fn next_marker(marker: &str) -> String {
     let digits = marker.trim_end_matches(['.', ')']);
     match digits.parse::<u32>() {
@@ -754,7 +752,7 @@ fn next_marker(marker: &str) -> String {
     }
 }
 
-/// The marker of items nested in one: the same, if it is no number.
+/// The marker of nested items: the same one, unless it is a number.
 fn bullet(marker: &str) -> &str {
     if marker.starts_with(|c: char| c.is_ascii_digit()) { "-" } else { marker }
 }

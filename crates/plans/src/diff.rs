@@ -1,19 +1,19 @@
-//! Which lines two texts share, in order. Lines are numbers here: equal lines have equal ones.
+//! Finds the lines that two texts share, in order. Lines are represented by numbers, which are the same for equal lines.
 //!
-//! Lines that stand once in both texts are matched first, then what is between them. What has no such lines is
-//! compared line by line if it is short, and counts as replaced if it is long, so the cost stays nearly linear.
+//! Lines that occur once in both texts are matched first, then the lines between them. A part without such lines is
+//! compared line by line if it is short, and treated as replaced if it is long, so the cost stays nearly linear.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Lines of the base, and those that stand in their place.
+/// Lines of the base, and the lines that replace them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hunk {
     pub base: Range<usize>,
     pub new: Range<usize>,
 }
 
-/// Finds for each line of `base` the same one in `new`.
+/// Finds the matching line in `new` for each line of `base`.
 pub(crate) fn matched(base: &[u32], new: &[u32]) -> Vec<Option<usize>> {
     let mut found = vec![None; base.len()];
     let whole = (0..base.len(), 0..new.len(), 0);
@@ -54,7 +54,7 @@ pub(crate) fn matched(base: &[u32], new: &[u32]) -> Vec<Option<usize>> {
     found
 }
 
-/// Lists what lies between the lines that are matched. As many lines for as many are a hunk each.
+/// Lists the parts between matched lines. If a part has as many lines on both sides, each pair is a hunk.
 pub(crate) fn hunks(matched: &[Option<usize>], new_count: usize) -> Vec<Hunk> {
     let mut hunks = Vec::new();
     let mut from = (0, 0);
@@ -71,7 +71,7 @@ pub(crate) fn hunks(matched: &[Option<usize>], new_count: usize) -> Vec<Hunk> {
     hunks
 }
 
-/// Pairs the lines that stand exactly once in both ranges, in the order of the base.
+/// Pairs the lines that occur exactly once in both ranges, in the order of the base.
 fn once_in_both(
     base: &[u32],
     new: &[u32],
@@ -95,7 +95,7 @@ fn once_in_both(
     a.clone().filter_map(pair).collect()
 }
 
-/// The longest sequence of pairs in which both numbers rise.
+/// Returns the longest sequence of pairs in which both numbers increase.
 fn rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
     // For each length the pair that ends the sequence of that length with the least number.
     let mut ends: Vec<usize> = Vec::new();
@@ -112,7 +112,7 @@ fn rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
     found
 }
 
-/// The longest common subsequence of two short ranges.
+/// Returns the longest common subsequence of two short ranges.
 fn common(a: &[u32], b: &[u32]) -> Vec<(usize, usize)> {
     let width = b.len() + 1;
     let mut longest = vec![0u32; (a.len() + 1) * width];
@@ -139,9 +139,9 @@ fn common(a: &[u32], b: &[u32]) -> Vec<(usize, usize)> {
     found
 }
 
-/// How often ranges between matched lines are searched for lines that stand once in them.
+/// How deep to search between matched lines for lines that occur once.
 const DEPTH_MAX: u32 = 16;
-/// The largest table of two ranges without such lines.
+/// Largest comparison table of two ranges without such lines.
 const CELLS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can be done to a plan, and why it is refused.
+//! The edits that a plan supports, and why one is refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,22 +7,22 @@ use crate::plan::StepError;
 use crate::time::Time;
 use crate::words::TextError;
 
-/// One operation on a plan. Texts are single lines: line breaks become blanks.
+/// An edit of a plan. Texts are single lines: line breaks become spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Edit {
-    /// Says that a step is done, and what shows it. Of a step that is done already the evidence is replaced.
+    /// Marks a step as done, with its evidence. If it is done already, the evidence is replaced.
     Tick {
         step: String,
         #[serde(default)]
         evidence: Vec<Evidence>,
     },
-    /// Opens a step that was ticked; its evidence goes.
+    /// Reopens a step that was ticked, and removes its evidence.
     Untick {
         step: String,
         reason: String,
     },
-    /// Adds a step behind another one, or behind the last.
+    /// Adds a step after another one, or after the last.
     AddStep {
         #[serde(default)]
         after: Option<String>,
@@ -32,7 +32,7 @@ pub enum Edit {
     Log {
         time: Time,
         what: String,
-        /// What came of it: a commit, lines.
+        /// The result, such as a commit or changed lines.
         #[serde(default)]
         change: Option<String>,
     },
@@ -44,18 +44,18 @@ pub enum Edit {
     Surprise {
         what: String,
     },
-    /// Says where things stand, in place of what was said before.
+    /// Replaces the current status.
     Status {
         time: Time,
         text: String,
     },
-    /// Says what came of it all.
+    /// Records the outcome of the whole plan.
     Finish {
         outcome: String,
     },
 }
 
-/// Why an edit changes nothing.
+/// Why an edit was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {

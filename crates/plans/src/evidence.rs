@@ -1,4 +1,4 @@
-//! What shows that a step is done, as it stands in a document.
+//! Evidence that a step is done, as it is written in a plan.
 //!
 //! ```text
 //! - [x] the parser reads front matter
@@ -16,7 +16,7 @@ use stdx::visible;
 
 use crate::words;
 
-/// What can be tried again to see whether a step is still done.
+/// A fact that can be checked again to see whether a step is still done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Evidence {
@@ -26,7 +26,7 @@ pub enum Evidence {
     File { path: String, digest: Digest },
 }
 
-/// A SHA-256, written in hexadecimal digits.
+/// A SHA-256, written in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Digest(pub [u8; 32]);
@@ -38,7 +38,7 @@ pub struct DigestError {
 }
 
 impl Evidence {
-    /// Reads a list of evidence; nothing else may stand in the text.
+    /// Reads a list of evidence; `None` if the text contains anything else.
     pub(crate) fn read_all(text: &str) -> Option<Vec<Evidence>> {
         let mut all = Vec::new();
         let mut rest = text.trim();
@@ -75,7 +75,7 @@ impl Evidence {
         Some((Evidence::Command { command: code, exit }, rest))
     }
 
-    /// Tells whether the evidence says the same after it was written and read, so that it can be tried again.
+    /// Returns whether the evidence stays the same when it is written and read again.
     pub(crate) fn can_be_written(&self) -> bool {
         let code = match self {
             Evidence::Command { command, .. } => command,
@@ -96,7 +96,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Quotes a text as code, with more backticks than it has itself.
+/// Quotes a text as code, with more backticks than it contains.
 fn as_code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let ticks = "`".repeat(longest + 1);
@@ -105,7 +105,7 @@ fn as_code(text: &str) -> String {
     format!("{ticks}{pad}{text}{pad}{ticks}")
 }
 
-/// Reads the code at the beginning of a text, and returns what follows.
+/// Reads the code span at the beginning of a text, and returns the text after it.
 fn code_span(text: &str) -> Option<(String, &str)> {
     let length = text.bytes().take_while(|byte| *byte == b'`').count();
     if length == 0 {

@@ -1,12 +1,11 @@
 //! Living plans: Markdown documents that say what a long task is for, what is done, and what was learned.
 //!
-//! [`Plan::parse`] reads any text, the `PLANS.md` of others too: headings are matched by what they mean, and
-//! what means nothing is kept. [`Plan::apply`] carries out an [`Edit`] and changes no other line. [`merge`] puts
-//! together what the agent and a person made of the same plan, and the person wins. [`Plan::pinned`] is what a
-//! model is shown, [`template`] what a new plan begins with.
+//! [`Plan::parse`] reads any text, including the `PLANS.md` of other tools: headings are matched by meaning, and everything
+//! else is kept. [`Plan::apply`] makes an [`Edit`] and changes no other line. [`merge`] combines the changes of the agent
+//! and of a person to the same plan; where they conflict, the person wins. [`Plan::pinned`] is the text that a model is
+//! shown, and [`template`] is the beginning of a new plan.
 //!
-//! Nothing here opens a file, reads a clock or runs a command: evidence is written and read here, and tried
-//! again elsewhere.
+//! Nothing here opens a file, reads a clock or runs a command: evidence is parsed and written here, and checked elsewhere.
 
 pub use apply::{Change, Splice};
 pub use edit::{Edit, EditError};

@@ -1,34 +1,34 @@
-//! A document as lines, each of a kind: headings, list items, tables, code, comments and text.
+//! Splits a document into lines and classifies each: heading, list item, table, code, comment or text.
 //!
-//! It follows CommonMark where that decides what is text and what is not (fences, comments, indented code), and
-//! is laxer where people are: items nested by two spaces below `1.`, tabs, empty brackets. Every line is looked
-//! at once, so the cost is linear.
+//! It follows CommonMark where that decides what is text and what is not (fences, comments, indented code), and is more
+//! lenient where people are: items nested by two spaces below `1.`, tabs, empty brackets. Every line is read once, so the
+//! cost is linear.
 
 use std::ops::Range;
 
 use crate::role::Role;
 
-/// A document taken apart. Lines, items and tables are in the order of the text.
+/// The lines, items and tables of a document, each in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     pub lines: Vec<Line>,
     pub items: Vec<Item>,
     pub tables: Vec<Table>,
-    /// The line that opens a fence which nothing closes.
+    /// The line of a fence that is never closed.
     pub fence_open: Option<usize>,
-    /// The line that opens a comment which nothing closes.
+    /// The line of a comment that is never closed.
     pub comment_open: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub start: usize,
-    /// Where the text ends and the line ending begins.
+    /// The end of the text, where the line ending begins.
     pub end: usize,
     pub next: usize,
     /// The first byte that is not a blank.
     pub first: usize,
-    /// The column of that byte, with tabs as wide as they show.
+    /// The column of that byte, with tabs expanded.
     pub column: usize,
     pub kind: Kind,
 }
@@ -36,7 +36,6 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Blank,
-    /// Front matter.
     Matter,
     Code,
     Comment,
@@ -44,7 +43,7 @@ pub(crate) enum Kind {
         level: u8,
         text: Range<usize>,
     },
-    /// The line below a heading that makes it one.
+    /// The line below a heading that underlines it.
     Underline,
     Rule,
     Item(usize),
@@ -58,24 +57,24 @@ pub(crate) struct Item {
     pub line: usize,
     pub marker: Range<usize>,
     pub column: usize,
-    /// Where nested content begins.
+    /// The column where nested content begins.
     pub content_column: usize,
-    /// The brackets of a checkbox.
+    /// The brackets of its checkbox.
     pub brackets: Option<Range<usize>>,
-    /// The first byte of the text.
+    /// The first byte of its text.
     pub text: usize,
-    /// The line after those that continue the text of the first one.
+    /// The line after its first paragraph.
     pub text_lines_end: usize,
-    /// The line after the last one of the item, what is nested included.
+    /// The line after its last one, including nested content.
     pub lines_end: usize,
-    /// The first item behind this one that is not nested in it.
+    /// The first item after it that is not nested in it.
     pub next: usize,
     pub parent: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// The header; the rule is the line below, and the rows follow.
+    /// The line of the header; the separator is below it, and then the rows.
     pub line: usize,
     pub lines_end: usize,
 }
@@ -92,7 +91,7 @@ impl Blocks {
         &text[line.first..line.end]
     }
 
-    /// The items directly nested in one.
+    /// Returns the items that are directly nested in an item.
     pub(crate) fn nested(&self, item: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.items[item].next;
         let next = move |at: usize| (at < end).then_some(at);
@@ -100,7 +99,7 @@ impl Blocks {
     }
 }
 
-/// Cuts a text into lines; `\n`, `\r\n` and a lone `\r` all end one.
+/// Splits a text into lines; `\n`, `\r\n` and a lone `\r` are line endings.
 fn split(text: &str) -> Vec<Line> {
     let bytes = text.as_bytes();
     // Lines that are moved as the list grows cost more than to count them first.
@@ -125,7 +124,7 @@ fn split(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Finds the first byte that is no blank, and its column.
+/// Finds the first byte that is not a blank, and its column.
 fn indent(bytes: &[u8], from: usize, end: usize, mut column: usize) -> (usize, usize) {
     let mut at = from;
     while at < end {
@@ -142,7 +141,7 @@ fn indent(bytes: &[u8], from: usize, end: usize, mut column: usize) -> (usize, u
 struct Fence {
     mark: u8,
     length: usize,
-    /// What is indented less ends the fence, as it ends the item that the fence is in.
+    /// A line with less indentation ends the fence, because it ends the item that the fence is in.
     column: usize,
     line: usize,
 }
@@ -152,9 +151,9 @@ struct Reader<'a> {
     blocks: Blocks,
     /// Items that the next line may belong to, outermost first.
     open: Vec<usize>,
-    /// A paragraph that the next line may continue: the number of its lines so far.
+    /// The number of lines so far in the paragraph that the next line may continue.
     paragraph: usize,
-    /// The item whose text that paragraph is.
+    /// The item that this paragraph belongs to.
     paragraph_of: Option<usize>,
     last_filled: usize,
 }
@@ -252,7 +251,7 @@ impl<'a> Reader<'a> {
         self.blocks.comment_open = comment;
     }
 
-    /// Gives a line that ends whatever paragraph there was its kind.
+    /// Sets the kind of a line that ends the current paragraph.
     fn set(&mut self, line: usize, kind: Kind) {
         if self.blocks.lines[line].kind != Kind::Blank {
             self.last_filled = line;
@@ -266,14 +265,14 @@ impl<'a> Reader<'a> {
         self.paragraph_of = None;
     }
 
-    /// Finds the innermost open item that something at this column is nested in.
+    /// Finds the innermost open item that content at this column is nested in.
     fn holder(&self, column: usize) -> Option<usize> {
         // Items stand further to the right than those that they are nested in.
         let outer = self.open.partition_point(|item| column >= self.blocks.items[*item].column + 2);
         outer.checked_sub(1).map(|at| self.open[at])
     }
 
-    /// Ends the open items inside of `holder`.
+    /// Closes the open items inside of `holder`.
     fn close_to(&mut self, holder: Option<usize>) {
         while let Some(item) = self.open.last().copied() {
             if Some(item) == holder {
@@ -287,7 +286,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Marks front matter and returns the first line behind it.
+    /// Marks the front matter and returns the first line after it.
     fn matter(&mut self) -> usize {
         let is = |line: &Line, mark: &str| {
             line.column == 0 && self.text[line.first..line.end].trim_end() == mark
@@ -310,7 +309,7 @@ impl<'a> Reader<'a> {
         end + 2
     }
 
-    /// Marks a line, or the one above it, as a heading.
+    /// Marks a line, or the one above it, as a heading if it is one.
     fn is_heading(&mut self, number: usize) -> bool {
         let line = &self.blocks.lines[number];
         let content = self.text[line.first..line.end].trim_end();
@@ -348,7 +347,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Marks a line of nothing but bold words that name a part of plans: people use it as a heading.
+    /// Marks a line as a heading if it is entirely bold and names a part of a plan, as some people write headings.
     fn is_bold_heading(&mut self, number: usize) -> bool {
         let line = &self.blocks.lines[number];
         let content = self.text[line.first..line.end].trim_end();
@@ -416,7 +415,7 @@ impl<'a> Reader<'a> {
             && row(number + 1).is_some_and(is_table_rule)
     }
 
-    /// Marks the rows of a table and returns the first line behind it.
+    /// Marks the rows of a table and returns the first line after it.
     fn table(&mut self, number: usize) -> usize {
         self.close_to(None);
         let index = self.blocks.tables.len();
@@ -433,8 +432,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Measures the brackets of a checkbox at the beginning of a text: one character or none between them, and
-/// nothing or a blank behind.
+/// Returns the length of a checkbox at the beginning of a text: brackets around at most one character, followed by a blank
+/// or nothing.
 fn brackets(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('[')?;
     let close = inner.char_indices().take(4).find(|(_, c)| *c == ']')?.0;
@@ -469,5 +468,5 @@ fn is_table_rule(content: &str) -> bool {
         && content.bytes().all(|byte| b"|-: \t".contains(&byte))
 }
 
-/// The level of headings that are only bold text: below all others.
+/// The level of headings in bold text: below all others.
 pub(crate) const BOLD_LEVEL: u8 = 7;

@@ -1,8 +1,9 @@
-//! Puts together what an agent and a person made of the same plan.
+//! Merges the changes of an agent and of a person to the same plan.
 //!
-//! Lines are compared, and what both changed is the person's. What belongs together stays together: a tick and
-//! its evidence are taken or left as one, and nothing is put below a step or a heading that the person changed.
-//! The outcome is read again: a step that is done in it is done in one of the two, by the same evidence.
+//! Lines are compared, and a line that both changed is taken from the person. Lines that depend on each other stay
+//! together: a tick and its evidence are taken or dropped as one, and nothing is added below a step or a heading that the
+//! person changed. The result is parsed again: a step is done only if one of the two sides has it done, with the same
+//! evidence.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,25 +16,24 @@ use crate::plan::{Plan, shown};
 use crate::state::State;
 use crate::words;
 
-/// A plan that two sides have changed, put together.
 #[derive(Clone, Debug)]
 pub struct Merged {
     pub plan: Plan,
-    /// What of the agent's changes was left, as the person changed the same.
+    /// Changes of the agent that were dropped because the person changed the same lines.
     pub conflicts: Vec<Conflict>,
 }
 
-/// A change that was left.
+/// A change of the agent that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub place: Place,
-    /// The lines that were not taken.
+    /// The lines of the agent.
     pub ours: String,
-    /// The lines of the person where they would have stood.
+    /// The lines of the person in the same place.
     pub theirs: String,
 }
 
-/// Where two changes met, in the words of the plan that both began with.
+/// The place where two changes met, in the words of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Step {
@@ -82,7 +82,7 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Merged {
 
 struct Side<'a> {
     plan: &'a Plan,
-    /// Equal lines of all sides have the same number; line endings do not count.
+    /// One number per line: equal lines of all sides have the same one, ignoring line endings.
     ids: Vec<u32>,
 }
 
@@ -92,9 +92,9 @@ struct Merger<'a> {
     theirs: Side<'a>,
     our_hunks: Vec<Hunk>,
     their_hunks: Vec<Hunk>,
-    /// For each line of the base, the step that it belongs to.
+    /// The step that each line of the base belongs to.
     units: Vec<Option<usize>>,
-    /// For each line of the base, the nearest one above that is indented less.
+    /// For each line of the base, the nearest one above it with less indentation.
     owners: Vec<Option<usize>>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Side<'a> {
 }
 
 impl Merger<'_> {
-    /// Says which of our hunks are taken, and names the others.
+    /// Decides which hunks of the agent to take, and returns the others as conflicts.
     fn decide(&self) -> (Vec<bool>, Vec<Conflict>) {
         let mut taken: Vec<bool> = self.our_hunks.iter().map(|it| !self.meets(it)).collect();
         let unit = |hunk: &Hunk| self.unit(hunk);
@@ -160,7 +160,7 @@ impl Merger<'_> {
         (taken, conflicts)
     }
 
-    /// Tells whether the person changed what one of our hunks changes, or what it depends on.
+    /// Returns whether the person changed lines that a hunk of the agent changes or depends on.
     fn meets(&self, hunk: &Hunk) -> bool {
         let theirs = &self.their_hunks;
         let first = theirs.partition_point(|it| it.base.end < hunk.base.start);
@@ -179,7 +179,7 @@ impl Merger<'_> {
         self.depends_on(hunk).into_iter().any(|line| self.changed(line)) || self.reworded(hunk)
     }
 
-    /// Tells whether both sides insert a section of the same name at the same place.
+    /// Returns whether both sides insert a section of the same name in the same place.
     fn same_section(&self, our: &Hunk, their: &Hunk) -> bool {
         let title = |side: &Side<'_>, line: usize| match &side.plan.blocks.lines[line].kind {
             Kind::Heading { text, .. } => Some(words::plain(&side.plan.text[text.clone()])),
@@ -195,7 +195,7 @@ impl Merger<'_> {
                 .any(|it| ours.contains(&it))
     }
 
-    /// Tells whether our lines begin with all that the person wrote in the same place: both ticked a step, and
+    /// Returns whether our lines start with everything that the person wrote in the same place: both ticked a step, and
     /// ours has evidence.
     fn goes_on(&self, our: &Hunk, their: &Hunk) -> bool {
         our.base == their.base
@@ -203,8 +203,8 @@ impl Merger<'_> {
             && self.ours.ids[our.new.clone()].starts_with(&self.theirs.ids[their.new.clone()])
     }
 
-    /// The lines of the base that have to stay for a hunk to mean what it says: what it is nested in, the row
-    /// above it, the heading that it stands under.
+    /// The lines of the base that a hunk depends on: the item that it is nested in, the row above it, the heading of its
+    /// section.
     fn depends_on(&self, hunk: &Hunk) -> Vec<usize> {
         let mut lines = Vec::new();
         let Some(above) = hunk.base.start.checked_sub(1) else { return lines };
@@ -232,7 +232,7 @@ impl Merger<'_> {
         self.base.plan.blocks.lines[line].kind == Kind::Blank
     }
 
-    /// Tells whether the person changed the words of the step that a hunk is about.
+    /// Returns whether the person reworded the step that a hunk changes.
     fn reworded(&self, hunk: &Hunk) -> bool {
         let Some(step) = self.unit(hunk) else { return false };
         let Form::Item { item, .. } = self.base.plan.steps()[step].form else { return false };
@@ -250,7 +250,7 @@ impl Merger<'_> {
         !our.is_some_and(|our| self.goes_on(our, their))
     }
 
-    /// The step of the base that a hunk changes or adds something to.
+    /// The step of the base that a hunk belongs to.
     fn unit(&self, hunk: &Hunk) -> Option<usize> {
         if !hunk.base.is_empty() {
             return self.units[hunk.base.start];
@@ -280,7 +280,7 @@ impl Merger<'_> {
         }
     }
 
-    /// What the person has where a hunk would have stood.
+    /// The lines of the person in the place of a hunk.
     fn beside(&self, hunk: &Hunk) -> String {
         let first = self.their_hunks.partition_point(|it| it.base.end < hunk.base.start);
         let near = self.their_hunks[first..].iter().take_while(|it| it.base.start <= hunk.base.end);
@@ -321,7 +321,7 @@ impl Merger<'_> {
         out.text
     }
 
-    /// Writes what both sides insert at the same place: what is nested first, new sections last.
+    /// Writes the lines that both sides insert in the same place: nested ones first, new sections last.
     fn insert(&self, out: &mut Writer<'_>, our: Option<&Hunk>, their: Option<&Hunk>) {
         let rank = |side: &Side<'_>, hunk: &Hunk| {
             let first = side.first_filled(hunk.new.clone());
@@ -355,7 +355,7 @@ impl Merger<'_> {
         line.map_or("\n", |line| &plan.text[line.end..line.next])
     }
 
-    /// Tells whether every step that is done was done so by one of the sides.
+    /// Returns whether one of the sides has each completed step done with the same evidence.
     fn is_shown(&self, merged: &Plan) -> bool {
         let done = |plan: &Plan| {
             let done = plan.steps().iter().filter(|step| step.state == State::Done);
@@ -369,13 +369,13 @@ impl Merger<'_> {
 
 struct Writer<'a> {
     text: String,
-    /// The last line has no ending yet.
+    /// Whether the last line has no line ending yet.
     unended: bool,
     ending: &'a str,
 }
 
 impl Writer<'_> {
-    /// Adds lines of a side; the endings of ours become those of the person.
+    /// Adds lines of a side; our line endings are changed to those of the person.
     fn add(&mut self, side: &Side<'_>, lines: Range<usize>, ours: bool) {
         for line in &side.plan.blocks.lines[lines] {
             if self.unended {
@@ -389,7 +389,7 @@ impl Writer<'_> {
     }
 }
 
-/// Finds for each line the innermost step that it belongs to.
+/// Finds the innermost step that each line belongs to.
 fn units(plan: &Plan) -> Vec<Option<usize>> {
     let mut units = vec![None; plan.blocks.lines.len()];
     let starts = |at: usize| plan.blocks.lines.partition_point(|line| line.start < at);
@@ -400,7 +400,7 @@ fn units(plan: &Plan) -> Vec<Option<usize>> {
     units
 }
 
-/// Finds for each line the nearest one above that is filled and indented less.
+/// Finds the nearest non-blank line above each line that has less indentation.
 fn owners(plan: &Plan) -> Vec<Option<usize>> {
     let mut above: Vec<usize> = Vec::new();
     let lines = &plan.blocks.lines;

@@ -1,4 +1,4 @@
-//! What a plan says, as values with the place where each stands.
+//! The parsed content of a plan, with the position of each part.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::evidence::Evidence;
 use crate::state::{Mark, State};
 use crate::time::Time;
 
-/// Everything in a plan that has a meaning; the rest of the document is kept, but not listed here.
+/// Everything in a plan that has a known meaning; the document may contain more, which is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outline {
     pub title: Option<Passage>,
@@ -20,7 +20,7 @@ pub struct Outline {
     pub outcome: Option<Passage>,
 }
 
-/// Where something stands: its first line, counted from one, and its bytes.
+/// A position in the document: the first line, counted from one, and the range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
     pub line: usize,
@@ -37,12 +37,12 @@ pub struct Passage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Criterion {
     pub text: String,
-    /// What its checkbox says, if it has one.
+    /// The state of its checkbox, if it has one.
     pub state: Option<State>,
     pub span: Span,
 }
 
-/// Where things stand, and since when.
+/// The current status, and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub time: Option<Time>,
@@ -52,24 +52,24 @@ pub struct Status {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// The name by which edits find it: its number in the document if no other step has that, else its place.
+    /// The name that edits use for it: its number in the document if that is unique, or else its position (`#3`).
     pub handle: String,
     pub text: String,
     pub state: State,
-    /// When it was done or written down, if the text begins with that.
+    /// The time at the beginning of its text.
     pub time: Option<Time>,
-    /// The step that it is a part of, counted from zero.
+    /// The index of the step that it is a part of.
     pub parent: Option<usize>,
     pub depth: usize,
     pub evidence: Vec<Evidence>,
-    /// What stands in the place of evidence and cannot be tried again.
+    /// Evidence that cannot be parsed, and so cannot be checked.
     pub unread: Vec<String>,
     pub span: Span,
     #[serde(skip)]
     pub(crate) form: Form,
 }
 
-/// What a step is in the document.
+/// How a step is written in the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Item { item: usize, mark: Mark },
@@ -80,7 +80,7 @@ pub(crate) enum Form {
 pub struct LogEntry {
     pub time: Option<Time>,
     pub what: String,
-    /// What came of it: a commit, lines.
+    /// The result, such as a commit or changed lines.
     pub change: Option<String>,
     pub span: Span,
 }
@@ -94,7 +94,7 @@ pub struct Decision {
 }
 
 impl Step {
-    /// Tells whether somebody still has to do it.
+    /// Returns whether the step still has to be done.
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Done | State::Dropped)
     }

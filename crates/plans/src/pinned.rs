@@ -1,4 +1,4 @@
-//! What a model is shown of a plan: what is left in full, what is done folded.
+//! The text of a plan that a model is shown: open parts in full, completed ones in short.
 
 use stdx::visible;
 
@@ -8,8 +8,8 @@ use crate::state::State;
 use crate::words;
 
 impl Plan {
-    /// Writes the plan for a context, in at most so many tokens of four bytes. What does not fit is counted:
-    /// steps that are open are never left out silently.
+    /// Formats the plan for the context, in at most `tokens_max` tokens of four bytes. Parts that do not fit are counted,
+    /// so open steps are never left out silently.
     pub fn pinned(&self, tokens_max: usize) -> String {
         let bytes_max = tokens_max.saturating_mul(TOKEN_BYTES);
         let outline = self.outline();
@@ -75,7 +75,7 @@ fn open(step: &Step) -> String {
     format!("{indent}- {}{mark} {}", step.handle, line(&step.text, STEP_BYTES_MAX))
 }
 
-/// Makes one line of a text, and says how much of it is missing.
+/// Formats a text as one line, and notes how much was cut off.
 fn line(text: &str, bytes_max: usize) -> String {
     let kept = words::cut(text, bytes_max);
     let shown = words::joined(&visible::lines(kept));
@@ -107,8 +107,8 @@ impl Page {
         }
     }
 
-    /// Adds a list of lines in at most `room` bytes, and says how many are not shown. Which ones are kept is
-    /// up to the order; they stand as they are.
+    /// Adds a list of lines in at most `room` bytes, and notes how many were left out. `order` decides which ones are kept;
+    /// they keep their order.
     fn list(&mut self, title: &str, lines: &[String], room: usize, order: Order) {
         if lines.is_empty() {
             return;
@@ -152,9 +152,9 @@ impl Page {
     }
 }
 
-/// What a token is taken for.
+/// Assumed bytes per token.
 const TOKEN_BYTES: usize = 4;
-/// With less room, only the counts are shown.
+/// Below this size, only the counts are shown.
 const SMALL_BYTES: usize = 256;
 const PURPOSE_BYTES_MAX: usize = 800;
 const STEP_BYTES_MAX: usize = 600;

@@ -1,4 +1,4 @@
-//! A plan: its text, and what the text says.
+//! A plan: its text, and the content that was parsed from it.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::read::Document;
 use crate::section::{self, Section};
 use crate::words;
 
-/// A plan as it stands in a file. Any text is one: what it lacks is said by [`Plan::problems`].
+/// A plan as it is in a file. Any text is a plan; [`Plan::problems`] lists what is missing.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) text: String,
@@ -18,7 +18,7 @@ pub struct Plan {
     outline: Outline,
 }
 
-/// Why a name finds no step.
+/// Why no step was found by its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
     #[error("no step is called `{name}`: name it by its number, or by how its text begins")]
@@ -27,7 +27,7 @@ pub enum StepError {
     Ambiguous { name: String, candidates: Vec<Candidate> },
 }
 
-/// A step that a name could mean.
+/// A step that an ambiguous name could refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub handle: String,
@@ -57,8 +57,8 @@ impl Plan {
         &self.outline.steps
     }
 
-    /// Finds a step by its handle, by its place (`#3`), or by how its text begins, and returns its index. A
-    /// text that is complete counts before one that only begins so, and whole words before parts of one.
+    /// Finds a step by its handle, by its position (`#3`), or by the beginning of its text, and returns its index. A
+    /// complete text takes precedence over a beginning, and whole words over parts of words.
     pub fn step(&self, name: &str) -> Result<usize, StepError> {
         let steps = self.steps();
         let name = name.trim();
@@ -121,6 +121,6 @@ fn listed(candidates: &[Candidate]) -> String {
     candidates.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// More steps than these are not listed when a name is ambiguous.
+/// Most steps that are listed when a name is ambiguous.
 pub const CANDIDATES_MAX: usize = 10;
 pub(crate) const SHOWN_BYTES_MAX: usize = 60;

@@ -1,4 +1,4 @@
-//! What a plan lacks, and what in it is odd.
+//! Problems of a plan: what is missing, and what looks wrong.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::role::Role;
 use crate::state::State;
 use crate::words;
 
-/// Something to put right in a plan.
+/// A problem that should be fixed in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The line it is about; what is missing as a whole has the first one.
+    /// The line of the problem; 1 if something is missing from the whole plan.
     pub line: usize,
     #[serde(flatten)]
     pub kind: ProblemKind,
@@ -63,7 +63,7 @@ pub enum ProblemKind {
 }
 
 impl Plan {
-    /// Lists what the plan lacks and what is odd in it, in the order of the lines.
+    /// Returns the problems of the plan, in the order of the lines.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
         self.missing(&mut found);
@@ -204,7 +204,7 @@ impl Plan {
     }
 }
 
-/// Counts for each step how many of those nested in it are open, and says whether there are any.
+/// Counts the open steps nested below each step, and says whether there are any nested steps.
 pub(crate) fn below(steps: &[Step]) -> (Vec<usize>, Vec<bool>) {
     let mut open = vec![0; steps.len()];
     let mut children = vec![false; steps.len()];

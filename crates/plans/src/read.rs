@@ -1,4 +1,4 @@
-//! From the lines of a document to what they say.
+//! Parses the lines of a document into the content of a plan.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(crate) struct Document<'a> {
     pub titled: Option<usize>,
 }
 
-/// The text of an item, and the parts of it that a label names ("Rationale: …", `- evidence: …`).
+/// The text of an item, and its labelled parts ("Rationale: …", `- evidence: …`).
 pub(crate) struct Parts {
     pub head: String,
     pub labelled: Vec<Labelled>,
@@ -38,7 +38,7 @@ pub(crate) const EVIDENCE: &[&str] = &["evidence", "proof", "verified by"];
 const CHANGE: &[&str] = &["change", "changes", "commit", "resulting change", "resulting changes"];
 const REASON: &[&str] = &["reason", "rationale", "why", "because"];
 const DATE: &[&str] = &["date", "date author", "when", "time"];
-/// What entries begin with, in lists of nothing but such entries.
+/// Words that label each entry, in lists that contain only such entries.
 const KINDS: &[&str] = &["decision", "observation", "surprise", "discovery"];
 const STATUS: &[&str] = &["status", "state", "current status", "current state"];
 
@@ -59,7 +59,7 @@ impl Document<'_> {
         }
     }
 
-    /// Takes the text of an item apart.
+    /// Splits the text of an item into its parts.
     pub(crate) fn parts(&self, item: usize) -> Parts {
         let own = &self.blocks.items[item];
         let first = &self.text[own.text..self.blocks.lines[own.line].end];
@@ -81,7 +81,7 @@ impl Document<'_> {
         parts
     }
 
-    /// Finds the section that a line is in.
+    /// Finds the section that contains a line.
     pub(crate) fn section_of(&self, line: usize) -> &Section {
         // The section without a heading comes first.
         let headed = &self.sections[1..];
@@ -109,12 +109,12 @@ impl Document<'_> {
         self.sections.iter().filter(move |section| section.own == Some(role))
     }
 
-    /// Reads the text of the first section of a role that has some.
+    /// Returns the text of the first section of a role that has any.
     fn body(&self, role: Role) -> Option<Passage> {
         self.with_own(role).find_map(|section| self.passage(section.body.clone()))
     }
 
-    /// Reads lines as a text, without comments; none if it only keeps a place free.
+    /// Returns the text of some lines without comments; `None` if it is a placeholder.
     fn passage(&self, lines: Range<usize>) -> Option<Passage> {
         let filled = |line: &usize| {
             !matches!(self.blocks.lines[*line].kind, Kind::Blank | Kind::Comment | Kind::Rule)
@@ -133,14 +133,14 @@ impl Document<'_> {
         (!words::is_placeholder(unmarked)).then_some(Passage { text, span })
     }
 
-    /// The lines before the first section that is not the title.
+    /// The lines before the first section other than the title.
     fn preamble(&self) -> Range<usize> {
         let start = self.titled.map_or(0, |title| self.sections[title].body.start);
         let last = self.titled.unwrap_or(0);
         start..self.sections[last].body.end
     }
 
-    /// The paragraphs of some lines, and the items, without what is nested.
+    /// The paragraphs and the items in some lines, without nested content.
     fn paragraphs(&self, lines: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let end = lines.end;
         let mut at = lines.start;
@@ -166,7 +166,7 @@ impl Document<'_> {
         })
     }
 
-    /// Finds the first byte of a paragraph behind quote marks and list markers.
+    /// Finds the first byte of a paragraph after quote marks and list markers.
     fn paragraph_start(&self, line: usize) -> usize {
         let own = &self.blocks.lines[line];
         if let Kind::Item(item) = own.kind {
@@ -181,7 +181,7 @@ impl Document<'_> {
         &self.text[start..self.blocks.lines[lines.end - 1].end]
     }
 
-    /// Reads a paragraph before the first section that begins with what it is: `**Purpose.** …`.
+    /// Finds a paragraph before the first section that starts with its role: `**Purpose.** …`.
     fn lead_in(&self, role: Role) -> Option<Passage> {
         self.paragraphs(self.preamble()).find_map(|lines| {
             let text = self.paragraph_text(lines.clone());
@@ -208,8 +208,8 @@ impl Document<'_> {
         })
     }
 
-    /// Finds what the status says, behind its label: a paragraph before the first section, or the first one of
-    /// a section of its own.
+    /// Finds the text of the status after its label: in a paragraph before the first section, or in the first paragraph of
+    /// a section for it.
     pub(crate) fn status_value(&self) -> Option<(Range<usize>, usize)> {
         let labelled = self.paragraphs(self.preamble()).find_map(|lines| {
             let text = self.paragraph_text(lines.clone());
@@ -402,7 +402,7 @@ impl Document<'_> {
         found
     }
 
-    /// The items of a role that are entries: neither nested nor steps, and more than a placeholder.
+    /// The entries of a role: items that are neither nested, nor steps, nor placeholders.
     fn entries(&self, role: Role, steps: &[Option<usize>]) -> impl Iterator<Item = (usize, Parts)> {
         let items = self.blocks.items.iter().enumerate();
         let own = items.filter(move |(index, item)| {
@@ -492,7 +492,7 @@ impl Document<'_> {
         found
     }
 
-    /// Takes the text of a section apart, as that of an item.
+    /// Splits the text of a section into its parts, like that of an item.
     fn labelled_lines(&self, lines: Range<usize>) -> Parts {
         let mut parts = Parts { head: String::new(), labelled: Vec::new() };
         for line in self.paragraphs(lines).flatten() {
@@ -501,7 +501,7 @@ impl Document<'_> {
         parts
     }
 
-    /// The rows of tables of a role that hold no steps.
+    /// The rows of tables of a role that are not steps.
     fn rows(&self, role: Role) -> impl Iterator<Item = (usize, Row<'_>)> {
         let tables = self
             .blocks
@@ -526,7 +526,7 @@ impl Document<'_> {
     }
 }
 
-/// The steps, and for each item of the document which step it is.
+/// The steps, and the index of the step for each item of the document.
 struct Steps {
     list: Vec<Step>,
     items: Vec<Option<usize>>,
@@ -563,7 +563,7 @@ impl Row<'_> {
 }
 
 impl Parts {
-    /// Adds a line: the beginning of a part if it has a label, else more of what came before.
+    /// Adds a line: it starts a new part if it has a label, and continues the last part otherwise.
     fn add(&mut self, text: &str, line: usize) {
         if let Some((label, text)) = known_label(text) {
             let (text, lines) = (text.to_owned(), line..line + 1);
@@ -587,7 +587,7 @@ impl Parts {
     }
 }
 
-/// Tells whether checkboxes and states in a section are those of steps.
+/// Returns whether checkboxes and states in a section belong to steps.
 fn holds_steps(section: &Section) -> bool {
     let own = matches!(
         section.own,
@@ -637,7 +637,7 @@ fn unquoted(text: &str) -> String {
     words::joined(&out)
 }
 
-/// Finds what the document itself numbers a step by.
+/// Finds the number that the document gives a step.
 fn label(text: &str) -> String {
     let bare = text.trim_matches(['*', '_', '`', '#']);
     let number = |c: char| c.is_alphanumeric() || matches!(c, '.' | ',' | ' ' | '-');
@@ -645,7 +645,7 @@ fn label(text: &str) -> String {
     if fits && bare.contains(char::is_alphanumeric) { bare.to_owned() } else { String::new() }
 }
 
-/// Gives every step the name by which edits find it; so far it has the label of the document.
+/// Sets the handle of each step, by which edits find it; until then it is the number from the document.
 fn name(steps: &mut [Step]) {
     let mut count: HashMap<String, usize> = HashMap::new();
     for step in steps.iter().filter(|step| !step.handle.is_empty()) {
@@ -659,5 +659,5 @@ fn name(steps: &mut [Step]) {
     }
 }
 
-/// Longer numbers are names.
+/// Longest number of a step, in bytes; longer ones are part of the text.
 const LABEL_BYTES_MAX: usize = 12;

@@ -1,10 +1,10 @@
-//! What a heading means, whatever words people chose for it.
+//! The meaning of a heading, whatever words people chose for it.
 
 use serde::Serialize;
 
 use crate::words;
 
-/// A part of a plan, in the order in which plans have them.
+/// A part of a plan. The variants are in the usual order of plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -30,7 +30,7 @@ impl Role {
         Role::Outcome,
     ];
 
-    /// Returns the heading that a section of this role gets when an edit creates it.
+    /// Returns the heading of a section of this role that an edit creates.
     pub fn title(self) -> &'static str {
         match self {
             Role::Purpose => "Purpose",
@@ -44,8 +44,8 @@ impl Role {
         }
     }
 
-    /// Finds the role of a heading: one of its parts ("Purpose / Big Picture") is a known name, or its last
-    /// word says it ("Key decisions").
+    /// Returns the role of a heading: one of its parts ("Purpose / Big Picture") is a known name, or its last word is ("Key
+    /// decisions").
     pub(crate) fn of(heading: &str) -> Option<Role> {
         let unbracketed = heading.split(['(', '[']).next().unwrap_or(heading);
         let whole = words::plain(unbracketed);

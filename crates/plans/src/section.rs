@@ -1,4 +1,4 @@
-//! Sections: headings, what they mean, and the lines that are theirs.
+//! Sections: their headings, roles and lines.
 
 use std::ops::Range;
 
@@ -7,24 +7,23 @@ use crate::role::Role;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// The line of the heading; what comes before the first heading has none.
+    /// The line of the heading; `None` for the text before the first heading.
     pub heading: Option<usize>,
     pub level: u8,
-    /// The text of the heading.
     pub title: Range<usize>,
-    /// What the heading says itself.
+    /// The role of the heading itself.
     pub own: Option<Role>,
-    /// The same, or what the heading above it says.
+    /// The role of the heading, or else of the heading above it.
     pub role: Option<Role>,
     /// The lines up to the next heading.
     pub body: Range<usize>,
-    /// The line behind its last subsection.
+    /// The line after its last subsection.
     pub end: usize,
     pub parent: Option<usize>,
 }
 
-/// Cuts a document into sections; the first has no heading, and may have no lines. Also says which one has the
-/// title of the document.
+/// Splits a document into sections; the first one has no heading and may be empty. Also returns the index of the section
+/// whose heading is the title.
 pub(crate) fn sections(text: &str, blocks: &Blocks) -> (Vec<Section>, Option<usize>) {
     let count = blocks.lines.len();
     let mut sections = vec![Section {
@@ -64,8 +63,7 @@ pub(crate) fn sections(text: &str, blocks: &Blocks) -> (Vec<Section>, Option<usi
     (sections, titled.then_some(1))
 }
 
-/// Tells whether the first heading is the title: it is of the first level and the only one of that, or it means
-/// no part of a plan.
+/// Returns whether the first heading is the title: it is the only one of the first level, or it names no part of a plan.
 fn titled(text: &str, heads: &[(usize, u8, Range<usize>)]) -> bool {
     let Some((_, 1, title)) = heads.first() else { return false };
     let alone = heads.iter().skip(1).all(|(_, level, _)| *level != 1);

@@ -1,4 +1,4 @@
-//! How far a step is, in the marks and words that people use for it.
+//! The state of a step, from the marks and words that people use for it.
 
 use std::ops::Range;
 
@@ -6,21 +6,20 @@ use serde::Serialize;
 
 use crate::words;
 
-/// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Open,
     UnderWay,
     Done,
-    /// Nobody is going to do it.
+    /// It will not be done.
     Dropped,
-    /// The mark says nothing that is known; it counts as open.
+    /// The mark is unknown; the step counts as open.
     Unclear,
 }
 
 impl State {
-    /// Reads what stands between the brackets of a checkbox.
+    /// Reads the text between the brackets of a checkbox.
     pub(crate) fn of_mark(mark: &str) -> State {
         match mark.trim() {
             "" => State::Open,
@@ -31,14 +30,14 @@ impl State {
         }
     }
 
-    /// Reads an emoji at the beginning of a text, and measures it with the blanks behind.
+    /// Reads an emoji at the beginning of a text, and returns its length with the blanks after it.
     pub(crate) fn of_emoji(text: &str) -> Option<(State, usize)> {
         let (emoji, state) = EMOJI.iter().find(|(emoji, _)| text.starts_with(emoji))?;
         let rest = text[emoji.len()..].trim_start_matches('\u{fe0f}');
         Some((*state, text.len() - rest.trim_start().len()))
     }
 
-    /// Reads the cell of a table, and returns what follows the state.
+    /// Reads a table cell, and returns the text after the state.
     pub(crate) fn of_cell(cell: &str) -> Option<(State, &str)> {
         let behind = |at: usize| cell[at..].trim_start_matches([' ', ':', ',', '.', '-', '–', '—']);
         let bare = cell.trim_start_matches('`');
@@ -61,7 +60,7 @@ impl State {
         cell.is_empty().then_some((State::Open, ""))
     }
 
-    /// Writes the state in the way of the cell that it takes the place of.
+    /// Formats the state in the style of the cell that it replaces.
     pub(crate) fn as_cell(self, old: &str) -> &'static str {
         let done = self == State::Done;
         if old.trim_start_matches('`').starts_with('[') {
@@ -80,21 +79,21 @@ impl State {
     }
 }
 
-/// Finds text that is struck through as a whole.
+/// Returns whether a whole text is struck through.
 pub(crate) fn is_struck(text: &str) -> bool {
     text.len() > 4 && text.starts_with("~~") && text.ends_with("~~")
 }
 
-/// Where the mark of a step stands.
+/// The position of a step's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Brackets(Range<usize>),
     Emoji(Range<usize>),
-    /// There is none yet, and one would stand here.
+    /// There is no mark yet; a new one goes here.
     None(usize),
 }
 
-/// Tells whether the header of a table names a column of states.
+/// Returns whether a table header names a column of states.
 pub(crate) fn is_header(cell: &str) -> bool {
     matches!(&*words::plain(cell), "state" | "status" | "done" | "progress")
 }
@@ -117,7 +116,7 @@ const EMOJI: &[(&str, State)] = &[
     ("🚫", State::Dropped),
 ];
 
-/// Longer names stand before those that they begin with.
+/// Longer names precede their own prefixes.
 const NAMES: &[(&str, State)] = &[
     ("not done", State::Open),
     ("not started", State::Open),

@@ -1,4 +1,4 @@
-//! Tables: what their columns mean, and the cells of a row.
+//! Tables: the meaning of the columns, and the cells of a row.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub(crate) enum Column {
     Other,
 }
 
-/// Says what each column of a table holds. There is always one that says what a row is about, unless a table
-/// has no column for it.
+/// Returns the meaning of each column of a table. One of them is the text of the row, unless the table has no suitable
+/// column.
 pub(crate) fn columns(text: &str, blocks: &Blocks, table: &Table) -> Vec<Column> {
     let mut cells = cells(text, blocks, table.line);
     cells.truncate(COLUMNS_MAX);
@@ -88,10 +88,10 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + cell.trim_end().len())
 }
 
-/// What a cell says, without the escapes of a table.
+/// Returns the text of a cell without its escapes.
 pub(crate) fn said(cell: &str) -> String {
     words::joined(&cell.replace("\\|", "|"))
 }
 
-/// Columns behind these mean nothing.
+/// Most columns that are read; further ones are ignored.
 const COLUMNS_MAX: usize = 64;

@@ -1,9 +1,9 @@
-//! What a new plan begins with.
+//! The beginning of a new plan.
 
 use crate::time::Time;
 use crate::words::{self, TextError};
 
-/// Writes a new plan. What has to be said first stands in comments, so that a check of the plan asks for it.
+/// Formats a new plan. Parts that must be filled in are comments, so that a check of the plan reports them as missing.
 pub fn template(title: &str, time: Time) -> Result<String, TextError> {
     let title = words::one_line(title)?;
     let (date, clock) = (time.date(), time.clock());

@@ -1,12 +1,11 @@
-//! Dates and times as plans have them: `2026-03-01`, `2026-03-01 13:05Z`.
+//! Dates and times as plans write them: `2026-03-01`, `2026-03-01 13:05Z`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// When something happened: a day, and the minute if it is known. It is read in several forms and printed in
-/// one.
+/// A day, and the minute if it is known. Several formats are parsed, and one is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Time {
@@ -20,7 +19,7 @@ pub struct Time {
 struct Clock {
     hour: u8,
     minute: u8,
-    /// Minutes east of Greenwich, if the zone is said.
+    /// Minutes east of Greenwich, if the time has a zone.
     offset: Option<i16>,
 }
 
@@ -31,8 +30,8 @@ pub struct TimeError {
 }
 
 impl Time {
-    /// Reads a time at the beginning of a text, with the brackets, markup and separators that people put around
-    /// it, and returns what follows.
+    /// Reads a time at the beginning of a text, with any brackets, markup and separators around it, and returns the text
+    /// after it.
     pub(crate) fn lead(text: &str) -> Option<(Time, &str)> {
         let bare = text.trim_start_matches(['(', '[', '*', '_', '`', ' ']);
         let mut opened: Vec<char> = text[..text.len() - bare.len()].chars().collect();
@@ -56,17 +55,17 @@ impl Time {
         Some((time, rest))
     }
 
-    /// The day, for the column of a table.
+    /// The day, for a column of dates.
     pub(crate) fn date(&self) -> Time {
         Time { clock: None, ..*self }
     }
 
-    /// The hour and what follows it, for the column of a table; empty if only the day is known.
+    /// The time of day with its zone, for a column of times; empty if only the day is known.
     pub(crate) fn clock(&self) -> String {
         self.clock.map_or(String::new(), |clock| clock.to_string())
     }
 
-    /// Puts together what a table has in two columns.
+    /// Combines a date and the text of another column.
     pub(crate) fn with_clock(self, text: &str) -> Time {
         match Clock::read(text.trim()) {
             Some((clock, "")) => Time { clock: Some(clock), ..self },
@@ -74,7 +73,7 @@ impl Time {
         }
     }
 
-    /// Tells whether this is before `other` by all that both say.
+    /// Returns whether this is before `other`, by the precision that both have.
     pub(crate) fn is_before(&self, other: &Time) -> bool {
         let days = (self.year, self.month, self.day).cmp(&(other.year, other.month, other.day));
         let (Some(one), Some(two)) = (self.clock, other.clock) else { return days.is_lt() };
@@ -86,8 +85,8 @@ impl Time {
         }
     }
 
-    /// Counts minutes in a calendar whose months all have 31 days, but for the turn of a month exact enough to
-    /// compare zones.
+    /// Counts minutes as if every month had 31 days, which is exact enough to compare time zones except at the end of a
+    /// month.
     fn minutes(&self, clock: Clock) -> i64 {
         let days = (i64::from(self.year) * 12 + i64::from(self.month)) * 31 + i64::from(self.day);
         (days * 24 + i64::from(clock.hour)) * 60 + i64::from(clock.minute)

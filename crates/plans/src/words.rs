@@ -1,10 +1,10 @@
-//! Texts on their way into a document and out of it: nothing that is written can become structure.
+//! Converts texts that are written into a document or read from it, so that none of them becomes markup.
 
 use stdx::visible;
 
 use crate::lines::is_rule;
 
-/// The longest text that an edit takes.
+/// Longest text of an edit, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
 /// Why a text cannot be written into a plan.
@@ -12,12 +12,11 @@ pub const TEXT_BYTES_MAX: usize = 4096;
 pub enum TextError {
     #[error("it says nothing: write what there is to know")]
     Empty,
-    #[error("it has {bytes} bytes and {TEXT_BYTES_MAX} fit: say it shorter")]
+    #[error("it has {bytes} bytes and at most {TEXT_BYTES_MAX} fit: shorten it")]
     TooLong { bytes: usize },
 }
 
-/// Makes one line of a text: line breaks and runs of blanks become a blank, characters that cannot be seen
-/// become escapes.
+/// Converts a text to one line: line breaks and runs of blanks become one space, invisible characters become escapes.
 pub(crate) fn one_line(text: &str) -> Result<String, TextError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(TextError::TooLong { bytes: text.len() });
@@ -29,7 +28,7 @@ pub(crate) fn one_line(text: &str) -> Result<String, TextError> {
     }
 }
 
-/// Joins the words of a text by single blanks.
+/// Joins the words of a text with single spaces.
 pub(crate) fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -41,8 +40,8 @@ pub(crate) fn joined(text: &str) -> String {
     out
 }
 
-/// Escapes the beginning of a text that would open a block at the beginning of a line: a heading, a list, a
-/// checkbox, a fence, a comment, a quote, a table.
+/// Escapes the beginning of a text that would start a block on its line: a heading, a list, a checkbox, a fence, a comment,
+/// a quote, a table.
 pub(crate) fn as_item(text: &str) -> String {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let behind = |at: usize| text[at..].starts_with([' ', '\t']) || text.len() == at;
@@ -59,12 +58,12 @@ pub(crate) fn as_item(text: &str) -> String {
     if opens { format!("\\{text}") } else { text.to_owned() }
 }
 
-/// Escapes what would end the cell of a table.
+/// Escapes characters that would end a table cell.
 pub(crate) fn as_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Takes the markup off the beginning of a text, so that escapes of [`as_item`] do not show.
+/// Removes the markup at the beginning of a text, so that escapes of [`as_item`] do not show.
 pub(crate) fn unescaped(text: &str) -> &str {
     match text.strip_prefix('\\') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_punctuation()) => rest,
@@ -72,7 +71,7 @@ pub(crate) fn unescaped(text: &str) -> &str {
     }
 }
 
-/// Reduces a text to what is compared: words in lower case without markup and punctuation.
+/// Normalizes a text for comparison: words in lower case without markup and punctuation.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut gap = false;
@@ -94,7 +93,7 @@ pub(crate) fn plain(text: &str) -> String {
     out
 }
 
-/// Splits `Label: rest`, whatever markup the label has; the label comes as plain words.
+/// Splits `Label: rest` with any markup of the label; the label is returned as plain words.
 pub(crate) fn label(text: &str) -> Option<(String, &str)> {
     let bare = text.trim_start_matches(['*', '_']);
     // Labels are short; a colon far behind belongs to a sentence.
@@ -106,7 +105,7 @@ pub(crate) fn label(text: &str) -> Option<(String, &str)> {
 
 const LABEL_CHARS_MAX: usize = 24;
 
-/// Tells whether a text only keeps a place free ("None yet.").
+/// Returns whether a text is only a placeholder ("None yet.").
 pub(crate) fn is_placeholder(text: &str) -> bool {
     const PLACEHOLDERS: &[&str] = &[
         "",
@@ -130,7 +129,7 @@ pub(crate) fn is_placeholder(text: &str) -> bool {
     text.len() < 64 && PLACEHOLDERS.contains(&&*plain(text))
 }
 
-/// Cuts a text to a number of bytes, at a character.
+/// Cuts a text to at most `bytes` bytes, at a character boundary.
 pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

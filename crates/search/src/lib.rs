@@ -1,7 +1,7 @@
-//! Finds files by parts of their names, as people type them into an editor.
+//! Fuzzy file search: finds files by parts of their paths, as people type them into an editor.
 //!
-//! A [`Walk`] lists the files below some directories, piece by piece, and [`Files::best`] ranks them by a query. Both stop
-//! when they are told to, hold no more than a bound, and read no file but those that say what to ignore.
+//! A [`Walk`] lists the files below some directories step by step, and [`Files::best`] ranks them by a query. Both can be
+//! cancelled, have bounded memory, and read only those files that list what to ignore.
 
 mod rank;
 mod walk;

@@ -1,4 +1,4 @@
-//! Which files fit a query, best first.
+//! Ranks files by how well they match a query.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,24 +8,24 @@ use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use crate::walk::Files;
 
-/// A file that fits a query.
+/// A file that matches a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Relative to its root.
+    /// The path, relative to its root.
     pub path: String,
-    /// Which of the roots it is below.
+    /// The index of its root.
     pub root: usize,
     pub is_directory: bool,
-    /// How well it fits; more is better.
+    /// How well it matches; higher is better.
     pub score: u32,
-    /// Which characters of the path fit.
+    /// Positions of the characters in the path that match.
     pub indices: Vec<u32>,
 }
 
 impl Files {
-    /// Returns the `limit` files that fit a query best, the same for the same files; none if `go_on` says no before that is
-    /// known. Words of the query fit each on its own, and in either case; `^a`, `a$`, `'a` and `!a` mean what they do in
-    /// fzf. Nothing fits an empty query.
+    /// Returns the `limit` files that match a query best, in an order that depends only on the files; `None` if `go_on`
+    /// returns false first. The words of a query are matched separately and without regard to case; `^a`, `a$`, `'a` and
+    /// `!a` mean what they mean in fzf. An empty query matches nothing.
     pub fn best(&self, query: &str, limit: usize, go_on: &dyn Fn() -> bool) -> Option<Vec<Match>> {
         if query.is_empty() || limit == 0 {
             return Some(Vec::new());
@@ -61,7 +61,7 @@ impl Files {
     }
 }
 
-/// How many files are looked at before it is asked again whether to go on.
+/// How many files are ranked between two calls of `go_on`.
 const BETWEEN_LOOKS: usize = 1024;
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
         files
     }
 
-    /// The scores are those of the reference.
+    /// The expected scores are those of the reference.
     #[test]
     fn queries() {
         let files = files(&[
@@ -133,7 +133,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is typed, nothing panics, and every character that is said to fit is one of the path.
+        /// No query panics, and every reported position is a character of the path.
         #[test]
         fn any_query(query in "\\PC{0,30}") {
             let files = files(&["src/main.rs", "é/ü ö", "日本/語.txt", "a'b$c^d!e"]);

@@ -1,39 +1,38 @@
-//! [`Walk`]: which files there are.
+//! [`Walk`]: lists the files below some directories.
 //!
-//! Hidden files count, those in `.git` included; what `.ignore`, or in a repository `.gitignore`, names does not. Links are
-//! followed, but not in circles.
+//! Hidden files are included, even those in `.git`; files that `.ignore` names, or `.gitignore` in a repository, are not.
+//! Links are followed, but never in circles.
 
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-/// Most files and directories that are listed.
+/// Most files and directories in a list.
 pub const PATHS_MAX: usize = 250_000;
-/// Most bytes of their paths.
+/// Most bytes of all paths together.
 pub const PATH_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The files that were found so far.
+/// The files found so far.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// All paths, one after the other: a string for each would take three times as much.
+    /// All paths joined: a string for each would take three times as much memory.
     paths: String,
     entries: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where its path ends; it begins where the one before ends.
+    /// Where its path ends; it starts at the end of the previous one.
     end: usize,
     root: u32,
     is_directory: bool,
 }
 
-/// A file that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
-    /// Relative to its root.
+    /// The path, relative to its root.
     pub(crate) path: &'a str,
-    /// Which of the roots.
+    /// The index of its root.
     pub(crate) root: usize,
     pub(crate) is_directory: bool,
 }
@@ -53,7 +52,7 @@ impl Files {
         Found { path: &self.paths[begin..end], root: root as usize, is_directory }
     }
 
-    /// Adds a file; returns false if there is no room for it.
+    /// Adds a file. Returns false if there is no room for it.
     fn add(&mut self, path: &str, root: usize, is_directory: bool) -> bool {
         let has_room = self.entries.len() < PATHS_MAX
             && self.paths.len() + path.len() <= PATH_BYTES_MAX
@@ -66,20 +65,21 @@ impl Files {
     }
 }
 
-/// A walk through some directories. It can be stopped and gone on with.
+/// A walk through some directories, which can be paused and continued.
 pub struct Walk {
-    /// Those that were not begun, the last one first, with their numbers.
+    /// Roots that were not started, last one first, with their indices.
     roots: Vec<(usize, PathBuf)>,
     current: Option<(usize, PathBuf, ignore::Walk)>,
 }
 
 impl Walk {
-    /// Prepares a walk through these directories, in their order. Those that cannot be read are empty.
+    /// Prepares a walk through these directories, in this order. A directory that cannot be read counts as empty.
     pub fn new(roots: &[PathBuf]) -> Self {
         Self { roots: roots.iter().cloned().enumerate().rev().collect(), current: None }
     }
 
-    /// Adds to `files` as long as `go_on` says so. Returns whether the walk is over, at the latest when there is no more room.
+    /// Adds files to `files` while `go_on` returns true. Returns whether the walk is complete, which it also is when
+    /// `files` is full.
     pub fn advance(&mut self, files: &mut Files, go_on: &dyn Fn() -> bool) -> bool {
         while go_on() {
             let Some((number, root, walk)) = &mut self.current else {
@@ -117,7 +117,7 @@ fn begin(root: &Path) -> ignore::Walk {
     walk.build()
 }
 
-/// How many entries are looked at before it is asked again whether to go on.
+/// How many entries are read between two calls of `go_on`.
 const BETWEEN_LOOKS: usize = 64;
 
 #[cfg(test)]

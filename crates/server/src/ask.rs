@@ -1,7 +1,7 @@
-//! The questions of turns that clients have not answered yet.
+//! Questions of turns that no client has answered yet.
 //!
-//! A question comes up twice: as an event, upon which it is sent to clients, and as a call of [`Asked::ask`], which
-//! waits for the answer. Either can come first.
+//! A question is seen twice: as an event, which sends it to the clients, and as a call of [`Asked::ask`], which waits for
+//! the answer. Either can come first.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,19 +18,19 @@ pub(crate) struct Asked {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// The id of the request to the clients; none until it is sent.
+    /// The id of the request that was sent to the clients; `None` until it is sent.
     request: Option<i64>,
     answer: Option<Answer>,
     waiting: Option<oneshot::Sender<Answer>>,
 }
 
 impl Asked {
-    /// Records the id of the request by which a question was sent to clients.
+    /// Records which request carries a question to the clients.
     pub(crate) fn note_request(&self, id: ApprovalId, request: i64) {
         self.lock().entry(id).or_default().request = Some(request);
     }
 
-    /// Answers a question. The first answer counts.
+    /// Answers a question. Only the first answer counts.
     pub(crate) fn answer(&self, id: ApprovalId, answer: Answer) {
         let mut open = self.lock();
         let entry = open.entry(id).or_default();
@@ -41,12 +41,12 @@ impl Asked {
         }
     }
 
-    /// Forgets a question that is settled. Returns the id of the request to clients, if it was sent.
+    /// Removes a settled question. Returns the id of its request, if one was sent.
     pub(crate) fn resolve(&self, id: ApprovalId) -> Option<i64> {
         self.lock().remove(&id)?.request
     }
 
-    /// Answers all open questions as disconnected, when no client is left to answer or the thread closes.
+    /// Answers all open questions as disconnected, because no client is left to answer or the thread is closing.
     pub(crate) fn give_up(&self) {
         let ids: Vec<_> = self.lock().keys().copied().collect();
         ids.into_iter().for_each(|id| self.answer(id, Answer::Disconnected));

@@ -1,31 +1,30 @@
-//! What the patches of a turn have changed so far, as one unified diff that `git apply` takes (pure).
+//! Everything that the patches of a turn have changed so far, as one unified diff that `git apply` accepts (pure).
 //!
-//! A file that several patches change has a part for each of them, in order.
+//! A file that several patches change appears once per patch, in order.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use protocol::item::{Change, ChangeKind};
 
-/// Longest diff in bytes. Files beyond that are counted only.
+/// Longest diff, in bytes. Files that do not fit are only counted.
 pub const DIFF_BYTES_MAX: usize = 1 << 20;
 
-/// The diff of a turn.
 #[derive(Clone, Debug, Default)]
 pub struct TurnDiff {
-    /// What paths are relative to.
+    /// Paths in the diff are relative to it.
     directory: PathBuf,
     text: String,
     left_out: usize,
 }
 
 impl TurnDiff {
-    /// Starts a diff whose paths are relative to a directory.
+    /// Starts an empty diff with paths relative to `directory`.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, ..Self::default() }
     }
 
-    /// Adds the changes of a patch that was applied.
+    /// Adds the changes of an applied patch.
     pub fn add(&mut self, changes: &[Change]) {
         for change in changes {
             let part = self.part(change);
@@ -37,7 +36,7 @@ impl TurnDiff {
         }
     }
 
-    /// Returns the whole diff; none if nothing has changed.
+    /// Returns the whole diff, or `None` if nothing has changed.
     pub fn text(&self) -> Option<String> {
         match (self.left_out, self.text.is_empty()) {
             (0, true) => None,
@@ -83,8 +82,7 @@ impl TurnDiff {
     }
 }
 
-/// Quotes a path like a string of C if its characters would be taken for something else, as git does with
-/// `core.quotePath=false`.
+/// Quotes a path as a C string if its characters would otherwise be misread, as git does with `core.quotePath=false`.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f);
     if path.bytes().all(is_plain) {
@@ -111,13 +109,13 @@ fn quoted(path: &str) -> String {
     quoted
 }
 
-/// Ends a path in a line of its own: other programs than git end it at its first space, unless a tab follows.
+/// Ends a path that has spaces with a tab: programs other than git end it at its first space otherwise.
 fn ended(path: &str) -> String {
     let tab = if path.contains(' ') { "\t" } else { "" };
     format!("{path}{tab}")
 }
 
-/// Writes a file that is added or deleted as a whole.
+/// Writes a file that is added or deleted.
 fn whole(part: &mut String, (old, new): (&str, &str), sign: char, content: &str) {
     // An empty file has no hunk.
     if content.is_empty() {
@@ -174,7 +172,7 @@ mod tests {
         check(&[change("/w/e", ChangeKind::Add, "")], "diff --git a/e b/e\nnew file mode 100644\n");
     }
 
-    /// What git itself writes for these names.
+    /// The expected texts are what git writes for these names.
     #[test]
     fn odd_names() {
         for (name, a, b) in [

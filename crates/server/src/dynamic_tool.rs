@@ -1,4 +1,4 @@
-//! Tools that a client runs: a call is a request to the clients that follow the thread.
+//! Tools that a client runs: a call becomes a request to the clients that follow the thread.
 
 use std::fmt;
 use std::sync::Weak;
@@ -21,7 +21,7 @@ pub(crate) const METHOD: &str = "item/tool/call";
 pub(crate) struct DynamicTool {
     spec: ToolSpec,
     hub: Hub,
-    /// The thread of the tool; set once it is loaded.
+    /// The thread that offers the tool; set once the thread is loaded.
     owner: Owner,
 }
 
@@ -30,7 +30,7 @@ impl DynamicTool {
         let DynamicToolSpec { name, description, input_schema, kind } = wanted;
         if kind.is_some_and(|kind| kind != "function") {
             return Err(RpcError::invalid(format!(
-                "thread/start.dynamicTools: {name:.100} is no function, and this build has nothing else"
+                "thread/start.dynamicTools: {name:.100} is not a function, and this build supports only functions"
             )));
         }
         let spec = ToolSpec::new(name, description, input_schema);
@@ -81,7 +81,7 @@ impl Tool for DynamicTool {
     }
 }
 
-/// A call, as clients get it.
+/// A tool call, as it is sent to clients.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Asked {
@@ -94,7 +94,7 @@ pub(crate) struct Asked {
     arguments: Value,
 }
 
-/// What came of a call.
+/// The result of a call, as a client sends it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reply {
@@ -111,7 +111,7 @@ enum ContentItem {
     InputImage { image_url: String },
 }
 
-/// Converts the response of a client to the output of the tool.
+/// Converts a client's response to the output of the tool.
 fn output(reply: &str) -> ToolOutput {
     let Reply { content_items, success } = match serde_json::from_str(reply) {
         Ok(reply) => reply,

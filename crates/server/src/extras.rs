@@ -1,7 +1,7 @@
-//! What the server keeps about a thread besides its log: the Git commit and branch that a client has given it,
-//! what clients have queued, and its goal.
+//! Data that the server keeps about a thread outside its log: the Git commit and branch that a client has set, the queue of
+//! its clients, and its goal.
 //!
-//! The library keeps it on disk. Here is what is in it, and what it means; the hub reads and changes it.
+//! The library stores the bytes on disk. This module defines their content; the hub reads and changes it.
 
 use heddle::ThreadId;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,6 @@ use crate::message::RpcError;
 use crate::queue::Queue;
 use crate::request::GitChanges;
 
-/// The extras of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Extras {
@@ -23,7 +22,7 @@ pub(crate) struct Extras {
     pub(crate) queue: Queue,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Goal>,
-    /// What other versions of this program keep.
+    /// Fields that other versions of this program have written.
     #[serde(flatten)]
     rest: Map<String, Value>,
 }
@@ -40,13 +39,12 @@ impl Extras {
 }
 
 impl Hub {
-    /// Returns the extras of a thread.
     pub(crate) async fn extras(&self, id: ThreadId) -> Result<Extras, RpcError> {
         let bytes = self.heddle().threads().extras(id).await?;
         Extras::read(bytes.as_deref(), id)
     }
 
-    /// Changes the extras of a thread, and returns what `change` returns. If that is an error, they stay as they are.
+    /// Changes the extras of a thread and returns the result of `change`. If that is an error, nothing is written.
     pub(crate) async fn change_extras<T: Send + 'static>(
         &self,
         id: ThreadId,
@@ -70,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// What other versions have written stays, and what cannot be read is not overwritten.
+    /// Fields of other versions survive a change, and a file that cannot be read is never overwritten.
     #[test]
     fn extras_are_read_and_written() {
         let id = "01a1e055-b282-7523-b985-c798177efe12".parse().unwrap();

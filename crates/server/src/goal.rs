@@ -1,4 +1,4 @@
-//! The goal of a thread: what the model works on, turn after turn, until it is reached (pure).
+//! The goal of a thread: the model works towards it, turn after turn, until it is reached (pure).
 //!
 //! ```text
 //! active ──the model, a client──▶ complete, blocked, paused     active ──its tokens are used──▶ budgetLimited
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use crate::message::RpcError;
 use crate::request::GoalSet;
 
-/// Most characters of an objective.
+/// Longest objective, in characters.
 pub const OBJECTIVE_CHARS_MAX: usize = 4000;
 
-/// How far a goal is.
+/// The state of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadGoalStatus")]
 pub enum GoalStatus {
-    /// The model works on it.
+    /// The model is working on it.
     Active,
     /// A client or the user has stopped it.
     Paused,
-    /// The model cannot go on, or a turn has failed.
+    /// The model cannot continue, or a turn has failed.
     Blocked,
-    /// The provider refuses more requests for now.
+    /// The provider refuses further requests for now.
     UsageLimited,
-    /// It has used its tokens.
+    /// Its token budget is used up.
     BudgetLimited,
     Complete,
 }
 
-/// What a thread works on.
+/// The goal of a thread, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Goal {
@@ -55,36 +55,35 @@ pub struct ThreadGoal {
     thread_id: String,
     objective: String,
     status: GoalStatus,
-    /// How many tokens it may use; none if there is no limit.
+    /// Most tokens that it may use; `None` for no limit.
     token_budget: Option<u64>,
-    /// The tokens of its turns, without those of the prompt that the provider had cached.
+    /// Tokens that its turns have used, not counting prompt tokens that the provider had cached.
     tokens_used: u64,
-    /// How long its turns have run.
+    /// Total running time of its turns.
     time_used_seconds: u64,
     created_at: i64,
     updated_at: i64,
 }
 
 impl ThreadGoal {
-    /// Returns the id of its thread.
     pub fn thread(&self) -> &str {
         &self.thread_id
     }
 }
 
-/// What happens to a goal in a turn.
+/// Something in a turn that counts for the goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
     /// The model has answered, with this many tokens.
     Answered(u64),
     /// The turn has failed.
     Failed { usage_limit: bool },
-    /// It has ended otherwise.
+    /// The turn has ended in another way.
     Ended,
 }
 
 impl Goal {
-    /// Returns the goal as a client sets it; what is left out stays.
+    /// Returns the goal after a client has set it; fields that the request leaves out stay.
     pub(crate) fn set(before: Option<&Self>, set: &GoalSet, now: i64) -> Result<Self, RpcError> {
         let GoalSet { thread_id, objective, status, token_budget } = set;
         let objective = objective.as_deref().map(str::trim);
@@ -132,7 +131,7 @@ impl Goal {
         Ok(goal)
     }
 
-    /// Notes what has happened after so much time.
+    /// Records an event of a turn, and the running time since the previous one.
     pub(crate) fn note(&mut self, what: Happened, elapsed_ms: u64, now: i64) {
         // What is said after the last token of the budget counts, too.
         if !matches!(self.status, GoalStatus::Active | GoalStatus::BudgetLimited) {
@@ -152,7 +151,7 @@ impl Goal {
         self.updated_at = now;
     }
 
-    /// Notes what the model says about it.
+    /// Records the status that the model reports.
     pub(crate) fn change(&mut self, status: GoalStatus, now: i64) {
         (self.status, self.updated_at) = (status, now);
     }
@@ -161,7 +160,7 @@ impl Goal {
         self.status == GoalStatus::Active
     }
 
-    /// Returns whether the model may still say something about it.
+    /// Returns whether the model may still report a status.
     pub(crate) fn is_open(&self) -> bool {
         self.status != GoalStatus::Complete
     }
@@ -179,7 +178,7 @@ impl Goal {
         }
     }
 
-    /// Returns what the model reads when a turn begins because of the goal.
+    /// Returns the message that asks the model to work on the goal, at the start of a turn.
     pub(crate) fn prompt(&self) -> String {
         let used = match self.token_budget {
             Some(budget) => format!("{} of {budget} tokens are used.", self.tokens_used),
@@ -198,7 +197,7 @@ impl Goal {
         )
     }
 
-    /// Returns what the model reads in a running turn when a client has changed the goal.
+    /// Returns the message that tells the model, during a turn, that a client has changed the goal.
     pub(crate) fn changed_prompt(&self) -> String {
         format!(
             "The user has changed the goal of this thread. It replaces the one before; leave what only that one needed.\n\n{}",
@@ -238,7 +237,7 @@ mod tests {
     use Happened::*;
     use Step::*;
 
-    /// Takes steps, each with what the goal is after it, or the words of its refusal.
+    /// Runs the steps; each comes with the goal after it, or the expected error.
     #[track_caller]
     fn check(steps: &[(Step, Result<&str, &str>)]) {
         let mut goal: Option<Goal> = None;

@@ -1,7 +1,7 @@
-//! [`Hub`]: what all connections of a server share: its threads, its clients, and its open requests to clients.
+//! [`Hub`]: what all connections of a server share: threads, clients, and open requests to clients.
 //!
-//! A thread belongs to the hub. Any connection may follow it, start turns in it and answer its questions; it goes on when
-//! the connection that opened it is gone.
+//! Threads belong to the hub. Any connection may follow a thread, start turns in it and answer its questions, and the
+//! thread outlives the connection that opened it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,24 +23,24 @@ use crate::searches::Searches;
 use crate::thread::{LoadedThread, Opened};
 use crate::watch::Watches;
 
-/// Most threads that can be loaded at once.
+/// Most threads that can be loaded at the same time.
 pub const THREADS_MAX: usize = 256;
-/// Most connections at once.
+/// Most connections at the same time.
 pub const PEERS_MAX: usize = 256;
 
-/// Settings of a server that hold for all of its clients.
+/// Server settings that apply to all clients.
 pub struct Options {
-    /// Settings that hold for every thread, unless a client overrides them.
+    /// Settings of every thread, unless a client overrides them.
     pub preferences: Preferences,
-    /// Receives notices for the user while a thread is opened.
+    /// Receives notices for the user while a thread is being opened.
     pub on_notice: fn(Notice),
     /// Receives messages for the operator of the server, such as lines that were skipped.
     pub on_note: Box<dyn Fn(&str) + Send + Sync>,
-    /// How long a client may read nothing although messages wait for it, before it is disconnected.
+    /// How long a client may read nothing while messages wait for it, before it is disconnected.
     pub write_timeout: Duration,
 }
 
-/// Everything that connections share. Cheap to clone; all clones are the same hub.
+/// State that all connections share. Cheap to clone; all clones refer to the same hub.
 #[derive(Clone)]
 pub struct Hub(Arc<Inner>);
 
@@ -53,7 +53,7 @@ struct Inner {
     /// Number of threads being opened.
     opening: AtomicUsize,
     gates: Mutex<HashMap<ThreadId, Gate>>,
-    /// Requests about the configuration are handled one after the other, too.
+    /// Requests about the configuration are also handled one at a time.
     config_gate: Gate,
     requests: Mutex<Requests>,
     /// The name of the first client; it becomes the originator of new threads.
@@ -62,49 +62,46 @@ struct Inner {
     watches: Watches,
     processes: Arc<Processes>,
     searches: Arc<Searches>,
-    /// Number of requests of clients that are being handled.
+    /// Number of client requests being handled.
     handling: AtomicUsize,
     started: Instant,
 }
 
-/// What a server has to do at a moment.
+/// What a server is doing at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Requests of clients that are being handled.
+    /// Client requests being handled.
     pub(crate) requests: usize,
-    /// Loaded threads.
     pub(crate) threads: usize,
-    /// Turns that run.
     pub(crate) turns: usize,
     pub(crate) clients: usize,
-    /// What clients were sent and have not read.
+    /// Bytes queued for clients.
     pub(crate) unread_bytes: usize,
-    /// What clients were asked and have not answered.
+    /// Requests to clients that are not answered yet.
     pub(crate) questions: usize,
-    /// How long the server has run.
     pub(crate) uptime: Duration,
 }
 
-/// Held while a request about a thread is handled, so that such requests are handled one after the other.
+/// Held while a request about a thread is handled, so that these requests are handled one at a time.
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
-/// Requests to clients that have no answer yet.
+/// Requests to clients that are not answered yet.
 struct Requests {
     next: i64,
     open: HashMap<i64, Request>,
 }
 
-/// A request to the clients that follow a thread.
+/// A request that was sent to the clients that follow a thread.
 struct Request {
     thread: ThreadId,
     line: Arc<str>,
     reply: Reply,
 }
 
-/// Where the answer to a request goes.
+/// What receives the answer to a request.
 enum Reply {
     Question(Question),
-    /// A tool call, which gets the result; none if the client refused.
+    /// A tool call. It receives the result, or `None` if the client responded with an error.
     Call(oneshot::Sender<Option<Box<RawValue>>>),
 }
 
@@ -142,12 +139,12 @@ impl Hub {
         &self.0.options
     }
 
-    /// Passes a message to the operator of the server.
+    /// Passes a message to the server's operator.
     pub fn note(&self, text: &str) {
         (self.0.options.on_note)(text);
     }
 
-    /// Adds a client; returns none if there are [`PEERS_MAX`] already.
+    /// Adds a client, or returns `None` if there are [`PEERS_MAX`] already.
     pub fn connect(&self) -> Option<Arc<Peer>> {
         let mut peers = lock(&self.0.peers);
         if peers.len() >= PEERS_MAX {
@@ -159,7 +156,7 @@ impl Hub {
         Some(peer)
     }
 
-    /// Removes a client. The turns that it started go on, and the other followers can answer their questions.
+    /// Removes a client. The turns that it started continue, and the remaining followers can answer their questions.
     pub fn disconnect(&self, peer: &Peer) {
         lock(&self.0.peers).remove(&peer.id());
         self.end_work(peer.id());
@@ -170,29 +167,26 @@ impl Hub {
         }
     }
 
-    /// Ends what belongs to a connection alone.
+    /// Ends the commands, searches and watches of a connection.
     pub(crate) fn end_work(&self, peer: PeerId) {
         self.0.watches.forget(peer);
         self.0.processes.end_of(peer);
         self.0.searches.end_of(peer);
     }
 
-    /// Returns the commands that clients run.
     pub(crate) fn processes(&self) -> &Arc<Processes> {
         &self.0.processes
     }
 
-    /// Returns the searches of clients.
     pub(crate) fn searches(&self) -> &Arc<Searches> {
         &self.0.searches
     }
 
-    /// Returns the files that clients watch.
     pub(crate) fn watches(&self) -> &Watches {
         &self.0.watches
     }
 
-    /// Removes a client from the followers of a thread. Returns whether it was one.
+    /// Removes a client from the followers of a thread. Returns whether it was a follower.
     pub(crate) fn unfollow(&self, thread: &Arc<LoadedThread>, peer: PeerId) -> bool {
         let followed = thread.unfollow(peer);
         if followed && !thread.has_followers() && self.has_open(thread.id) {
@@ -201,12 +195,12 @@ impl Hub {
         followed
     }
 
-    /// Returns whether the clients of a thread have a request to answer.
+    /// Returns whether the thread has a request that its clients have not answered.
     fn has_open(&self, thread: ThreadId) -> bool {
         lock(&self.0.requests).open.values().any(|request| request.thread == thread)
     }
 
-    /// Gives up the open questions and tool calls of a thread, unless a client follows it again soon.
+    /// Gives up the open questions and tool calls of a thread, unless a client follows it again within moments.
     fn give_up_later(&self, thread: &Arc<LoadedThread>) {
         let (hub, thread) = (self.clone(), Arc::clone(thread));
         tokio::spawn(async move {
@@ -221,13 +215,12 @@ impl Hub {
         });
     }
 
-    /// Counts a request of a client until what is returned is dropped.
+    /// Counts a client's request until the returned guard is dropped.
     pub(crate) fn count_request(&self) -> Counted {
         self.0.handling.fetch_add(1, Ordering::Relaxed);
         Counted(self.clone())
     }
 
-    /// Returns what there is to do at this moment.
     pub(crate) fn load(&self) -> Load {
         let threads = self.threads();
         let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
@@ -259,7 +252,7 @@ impl Hub {
         loaded.tell(&loaded.followers(), notification);
     }
 
-    /// Waits until no other request about the thread is being handled, and takes its gate.
+    /// Waits for other requests about the thread to be handled, and locks its gate.
     pub(crate) async fn gate(&self, thread: ThreadId) -> OwnedMutexGuard<()> {
         let gate = {
             let mut gates = lock(&self.0.gates);
@@ -271,8 +264,8 @@ impl Hub {
         gate.lock_owned().await
     }
 
-    /// Waits until no earlier request about the configuration is handled: a client that sends several need not wait for their
-    /// answers.
+    /// Waits for earlier requests about the configuration to be handled, so a client can send several without waiting for
+    /// the answers.
     pub(crate) async fn config_gate(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.0.config_gate).lock_owned().await
     }
@@ -286,7 +279,7 @@ impl Hub {
         lock(&self.0.threads).get(&thread).cloned()
     }
 
-    /// Returns the thread if it is loaded and not closing; otherwise the error for the client.
+    /// Returns the thread if it is loaded and not closing, or else the error for the client.
     pub(crate) fn loaded(&self, thread: ThreadId) -> Result<Arc<LoadedThread>, RpcError> {
         self.find(thread).filter(|loaded| !loaded.lock().is_closing()).ok_or_else(|| {
             RpcError::invalid(format!(
@@ -295,7 +288,7 @@ impl Hub {
         })
     }
 
-    /// Reserves room for one more thread; refuses beyond [`THREADS_MAX`], or if the server is shutting down.
+    /// Reserves room for one more thread. Fails if [`THREADS_MAX`] are loaded or the server is shutting down.
     pub(crate) fn reserve(&self) -> Result<Reserved, RpcError> {
         let opening = self.0.opening.fetch_add(1, Ordering::AcqRel);
         let reserved = Reserved(self.clone());
@@ -304,14 +297,14 @@ impl Hub {
         }
         if lock(&self.0.threads).len() + opening >= THREADS_MAX {
             return Err(RpcError::invalid(format!(
-                "{THREADS_MAX} threads are loaded, which is as many as can be; archive some, or \
-                 start another server"
+                "{THREADS_MAX} threads are loaded, which is the limit: archive some, or start \
+                 another server"
             )));
         }
         Ok(reserved)
     }
 
-    /// Adds a thread that was opened, and starts its task.
+    /// Adds an opened thread, and starts its task.
     pub(crate) fn add(&self, id: ThreadId, opened: Opened) -> Arc<LoadedThread> {
         let loaded = LoadedThread::start(self, id, opened);
         lock(&self.0.threads).insert(id, Arc::clone(&loaded));
@@ -321,7 +314,7 @@ impl Hub {
         loaded
     }
 
-    /// Removes a thread that was closed, and notifies all clients.
+    /// Removes a closed thread, and notifies all clients.
     pub(crate) fn forget(&self, loaded: &LoadedThread) {
         lock(&self.0.threads).remove(&loaded.id);
         let status = crate::wire::Status::NotLoaded;
@@ -329,7 +322,7 @@ impl Hub {
         self.tell_all(Notification::ThreadStatusChanged { thread_id, status });
     }
 
-    /// Lets a client follow a thread, and sends it the requests that the other followers have not answered yet.
+    /// Makes a client follow a thread, and sends it the requests that are not answered yet.
     pub(crate) fn follow(&self, loaded: &LoadedThread, peer: &Arc<Peer>) {
         loaded.follow(peer);
         // One that has disconnected meanwhile is removed by nobody else.
@@ -346,7 +339,7 @@ impl Hub {
         }
     }
 
-    /// Sends a question to the clients that follow a thread. If there are none, one that follows soon still gets it.
+    /// Sends a question to the clients that follow a thread; a client that follows it soon after still gets the question.
     /// Returns the id of the request.
     pub(crate) fn ask(
         &self,
@@ -362,7 +355,8 @@ impl Hub {
         id
     }
 
-    /// Sends a tool call to the clients that follow a thread. Returns none if a client refuses, or if none follows.
+    /// Sends a tool call to the clients that follow a thread. Returns `None` if a client refuses it or nobody follows the
+    /// thread.
     pub(crate) async fn call(
         &self,
         loaded: &Arc<LoadedThread>,
@@ -398,8 +392,8 @@ impl Hub {
         id
     }
 
-    /// Takes the response of a client. Returns false if it is not needed: another client was first, the request is
-    /// settled, or the client does not follow the thread.
+    /// Accepts a client's response. Returns false if it is not needed: another client was faster, the request is settled,
+    /// or the client does not follow the thread.
     pub(crate) fn answered(&self, peer: PeerId, id: i64, result: Option<Box<RawValue>>) -> bool {
         let thread = lock(&self.0.requests).open.get(&id).map(|request| request.thread);
         let was_asked = thread
@@ -421,12 +415,12 @@ impl Hub {
         }
     }
 
-    /// Forgets a request whose answer is no longer needed.
+    /// Removes a request whose answer is no longer needed.
     pub(crate) fn forget_request(&self, id: i64) {
         lock(&self.0.requests).open.remove(&id);
     }
 
-    /// Ends all turns durably, and closes all threads and connections.
+    /// Ends all turns and writes their ends to the logs, then closes all threads and connections.
     pub async fn shut_down(&self) {
         self.0.ending.store(true, Ordering::Release);
         let peers: Vec<_> = lock(&self.0.peers).values().cloned().collect();
@@ -448,14 +442,14 @@ impl Hub {
         }
     }
 
-    /// Kills all commands without waiting for them, before the process is forced to exit.
+    /// Kills all commands without waiting for them to end, because the process is about to be forced to exit.
     pub fn kill_commands(&self) {
         self.0.processes.kill_now();
         self.threads().iter().for_each(|thread| thread.lock().open.kill_commands());
     }
 }
 
-/// Number of gates beyond which those that no request uses are removed.
+/// Unused gates are removed once there are more than this many.
 const GATES_KEPT: usize = 1024;
 
 /// Room for a thread that is being opened.
@@ -467,7 +461,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A request of a client that is being handled.
+/// A client request that is being handled.
 pub(crate) struct Counted(Hub);
 
 impl Drop for Counted {
@@ -476,7 +470,7 @@ impl Drop for Counted {
     }
 }
 
-/// Forgets a tool call when its caller stops waiting, and notifies the followers if none of them has answered it.
+/// Removes a tool call when its caller stops waiting, and notifies the followers if none of them has answered it.
 struct ForgetRequest<'a> {
     hub: &'a Hub,
     loaded: &'a LoadedThread,
@@ -516,7 +510,7 @@ mod tests {
         Hub::new(heddle.expect("the directory is there"), options)
     }
 
-    /// A turn waits for its only client to read; it must not wait for one that has vanished.
+    /// A turn waits for its only client to read, but not for one that is gone.
     #[test]
     fn nothing_waits_for_a_client_that_is_gone() {
         let hub = hub();

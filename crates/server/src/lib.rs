@@ -1,4 +1,4 @@
-//! The app-server: threads for other programs, by JSON-RPC.
+//! The app-server: serves threads to other programs over JSON-RPC.
 //!
 //! ```text
 //! transport  stdin and stdout, a Unix socket, a WebSocket: lines in, lines out
@@ -12,8 +12,8 @@
 //!            searches: the files that they look for
 //! ```
 //!
-//! A client is trusted like the user: it may open any thread, with any settings. The calls of a model are not trusted,
-//! and go through the gate of their thread.
+//! A client is trusted like the user: it may open any thread, with any settings. Calls of the model are not trusted; they
+//! pass the gate of their thread.
 
 mod ask;
 pub mod diff;

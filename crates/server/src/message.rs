@@ -1,4 +1,4 @@
-//! JSON-RPC messages: parses the lines of clients, and formats responses and requests to clients.
+//! JSON-RPC messages: parses the lines that clients send, and formats responses and requests to clients.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 /// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
-/// A parameter has a value that makes no sense, or two contradict each other.
+/// A parameter has a value that makes no sense, or two parameters contradict each other.
 pub const INVALID_PARAMS: i64 = -32602;
 /// The server is busy: try again later.
 pub const OVERLOADED: i64 = -32001;
-/// The request is valid, but failed.
+/// The request is valid, but it failed.
 pub const INTERNAL: i64 = -32603;
 
-/// A client's id of a request; it is repeated in the response.
+/// The id that a client gave a request; the response repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RequestId {
@@ -26,23 +26,22 @@ pub enum RequestId {
     Text(String),
 }
 
-/// A parsed line.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A request, which needs a response.
+    /// A request, which is answered with a response.
     Request { id: RequestId, method: String, params: Option<Box<RawValue>> },
-    /// A notification, which needs none.
+    /// A notification, which is not answered.
     Notification { method: String },
     /// A response to a request of the server.
     Response {
-        /// The id of that request.
+        /// The id of the request that is answered.
         id: RequestId,
-        /// The result; none if the client refused.
+        /// The result; `None` if the client responded with an error.
         result: Option<Box<RawValue>>,
     },
 }
 
-/// Why a line is skipped. There is no response, because it is unknown which request it would belong to.
+/// Why a line is skipped. It is not answered, because nobody knows which request it belongs to.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     #[error("the line is not a JSON object: {0}")]
@@ -89,19 +88,19 @@ impl Incoming {
     }
 }
 
-/// The kind of a message, as far as the beginning of its line shows it.
+/// The kind of a message, as far as its first bytes show it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Envelope {
     /// A request with this id.
     Request(RequestId),
-    /// A response, which is not responded to.
+    /// A response, which is not answered.
     Response,
     /// The id comes later in the line, or the line is not a message.
     Unknown,
 }
 
 impl Envelope {
-    /// Reads the fields of a message that are complete in its first bytes.
+    /// Reads those fields of a message that are complete in its first bytes.
     pub fn of_head(head: &[u8]) -> Self {
         let text = String::from_utf8_lossy(head);
         let mut found = HeadFields::default();
@@ -115,7 +114,7 @@ impl Envelope {
     }
 }
 
-/// Fields of a message that may be cut off.
+/// Fields of a message whose end may be missing.
 #[derive(Default)]
 struct HeadFields {
     id: Option<RequestId>,
@@ -151,16 +150,16 @@ impl<'de> Visitor<'de> for &mut HeadFields {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// The JSON-RPC error code, for programs.
+    /// The JSON-RPC error code.
     pub code: i64,
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: String,
-    /// More for programs.
+    /// Details for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<ErrorData>,
 }
 
-/// What programs need to know of an error besides its code.
+/// Details of an error, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ErrorData {
@@ -168,7 +167,7 @@ pub enum ErrorData {
     Turn(Box<TurnErrorData>),
 }
 
-/// What the error of a turn would be.
+/// The error that a turn would have ended with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnErrorData {
@@ -182,32 +181,30 @@ pub struct TurnErrorData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ConfigWriteErrorCode {
-    /// Only the user's file can be changed, and it may be read-only, too.
+    /// Only the user's file can be changed, and it may be read-only as well.
     ConfigLayerReadonly,
-    /// The file says something else than the client has seen.
+    /// The file has changed since the client read it.
     ConfigVersionConflict,
     /// The edit is not possible, or the configuration would be invalid.
     ConfigValidationError,
 }
 
 impl RpcError {
-    /// The request is invalid, or not possible now.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { code: INVALID_REQUEST, message: message.into(), data: None }
     }
 
-    /// A parameter has a value that makes no sense, or two contradict each other.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self { code: INVALID_PARAMS, message: message.into(), data: None }
     }
 
-    /// The configuration was not changed.
+    /// Creates the error of a configuration change that was refused.
     pub fn config_write(code: ConfigWriteErrorCode, message: impl Into<String>) -> Self {
         let data = Some(ErrorData::ConfigWrite { config_write_error_code: code });
         Self { data, ..Self::invalid(message) }
     }
 
-    /// Nothing can be added to the running turn, which is of this kind.
+    /// Creates the error of input for a turn that accepts none; `kind` is what the turn does.
     pub fn not_steerable(kind: &str, message: &str) -> Self {
         let data = TurnErrorData {
             message: message.to_owned(),
@@ -218,24 +215,23 @@ impl RpcError {
         Self { data: Some(ErrorData::Turn(Box::new(data))), ..Self::invalid(message) }
     }
 
-    /// Creates the error of a failure that the client cannot avoid with another request.
+    /// Creates the error of a failure that no other request of the client would avoid.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { code: INTERNAL, message: message.into(), data: None }
     }
 
-    /// Creates the error of a method that this build does not have, with the code that clients of this protocol expect.
+    /// Creates the error for a method that this build does not have, with the code that clients of this protocol expect.
     pub fn unknown_method(method: &str) -> Self {
         // The name of a method from a client has no length limit.
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         Self::invalid(format!("Invalid request: unknown variant `{shown}`"))
     }
 
-    /// Creates the error of a client that uses the experimental API without having opted in to it.
+    /// Creates the error for a client that uses the experimental API without having opted in.
     pub fn experimental(what: &str) -> Self {
         Self::invalid(format!("{what} requires experimentalApi capability"))
     }
 
-    /// Creates the error of a server that is busy.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self { code: OVERLOADED, message: message.into(), data: None }
     }

@@ -41,32 +41,29 @@ use crate::request::{self, Nothing};
 use crate::response::{self, Done, Refused};
 use crate::{page, wire};
 
-/// A method of the protocol, and its handler.
 pub struct Method {
     pub name: &'static str,
     pub stability: Stability,
-    /// Its parameters.
     pub params: Shape,
-    /// The result of its response.
     pub result: Shape,
     handle: Handle,
 }
 
-/// The parameters or the result of a method.
+/// The type of a method's parameters or result.
 pub struct Shape {
-    /// The reference's name for it; [`NO_PARAMS`] if there are none.
+    /// Its name in the reference; [`NO_PARAMS`] for methods without parameters.
     pub name: &'static str,
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// The name of parameters that are left out.
+/// The name that stands for missing parameters.
 pub const NO_PARAMS: &str = "NoParams";
 
 /// Which clients may use a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     Stable,
-    /// Only clients that have opted in to the experimental API.
+    /// Only for clients that have opted in to the experimental API.
     Experimental,
 }
 
@@ -279,7 +276,7 @@ pub(crate) struct Call {
     pub(crate) id: RequestId,
 }
 
-/// Proof that a request was answered by a `T`: a handler cannot succeed without one.
+/// Proof that a request was answered with a `T`: a handler cannot return `Ok` without it.
 pub(crate) struct Answered<T = Done>(PhantomData<fn() -> T>);
 
 impl<T> Answered<T> {
@@ -301,7 +298,7 @@ impl Call {
     }
 }
 
-/// Handles a request; if that fails, sends the error.
+/// Handles a request, and sends the error if that fails.
 pub(crate) async fn handle(call: Call, method: String, params: Option<Box<RawValue>>) {
     let (peer, id) = (Arc::clone(&call.peer), call.id.clone());
     let _counted = call.hub.count_request();

@@ -1,7 +1,7 @@
-//! [`Missed`]: the last notifications of a thread, for clients that were away for a moment (pure).
+//! [`Missed`]: the latest notifications of a thread, for clients that were disconnected for a moment (pure).
 //!
-//! Each has a number. Deltas of one text are kept as one entry that knows where each of them ends, so a long answer takes as
-//! many bytes as its text.
+//! Each notification has a number. Deltas of the same text are stored as one entry that remembers where each delta ends, so
+//! a long answer takes no more memory than its text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use serde_json::value::RawValue;
 
 use crate::notification::Notification;
 
-/// Most bytes that are kept of a thread; beyond that, the oldest notifications go.
+/// Most bytes that are kept per thread; beyond that, the oldest notifications are dropped.
 pub const KEPT_BYTES_MAX: usize = 1 << 20;
-/// What an entry takes besides its text.
+/// Bytes that an entry takes besides its text.
 const ENTRY_BYTES: usize = 128;
-/// What a delta takes besides its text.
+/// Bytes that a delta takes besides its text.
 const DELTA_BYTES: usize = size_of::<usize>();
 
-/// The last notifications of a thread.
+/// The latest notifications of a thread.
 #[derive(Debug)]
 pub struct Missed {
     /// The number of the newest notification.
     last: u64,
-    /// All notifications after this one are kept.
+    /// Every notification after this number is still kept.
     complete_after: u64,
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -34,35 +34,34 @@ enum Entry {
     Deltas { first: u64, at_ms: u64, part: Box<Notification>, text: String, ends: Vec<usize> },
 }
 
-/// What a client has missed.
+/// The notifications that a client has missed.
 #[derive(Debug)]
 pub struct Since {
     /// Lines of notifications, oldest first.
     pub lines: Vec<Box<RawValue>>,
     /// The number of the newest notification.
     pub last: u64,
-    /// Whether these are all: otherwise the client has to read the thread.
+    /// Whether nothing is missing in between; if false, the client has to read the thread.
     pub is_complete: bool,
 }
 
 impl Missed {
-    /// Starts counting after `last`, which must be more than any earlier count of the thread.
+    /// Starts counting after `last`, which must exceed every earlier number of the thread.
     pub fn after(last: u64) -> Self {
         Self { last, complete_after: last, entries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Returns the number of the newest notification.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Counts a notification, and returns its number.
+    /// Counts a notification and returns its number.
     pub fn count(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Keeps the newest notification; `line` is what clients get of it.
+    /// Keeps the notification that was counted last; `line` is the text that clients get.
     pub fn keep(&mut self, notification: &Notification, at_ms: u64, line: &Arc<str>) {
         let number = self.last;
         match (notification.part_text(), self.entries.back_mut()) {
@@ -92,7 +91,7 @@ impl Missed {
         }
     }
 
-    /// Returns the notifications after the one with this number.
+    /// Returns the notifications after `number`.
     pub fn since(&self, number: u64) -> Since {
         let lines = self.entries.iter().filter(|entry| entry.last() > number);
         let lines = lines.filter_map(|entry| RawValue::from_string(entry.line_after(number)).ok());
@@ -105,7 +104,7 @@ impl Missed {
 }
 
 impl Entry {
-    /// Returns the number of its last notification.
+    /// Returns the number of the last notification in the entry.
     fn last(&self) -> u64 {
         match self {
             Self::Line { number, .. } => *number,
@@ -121,7 +120,7 @@ impl Entry {
             }
     }
 
-    /// Returns one line for what it has after the notification with this number.
+    /// Formats the part of the entry that comes after notification `number` as one line.
     fn line_after(&self, number: u64) -> String {
         match self {
             Self::Line { line, .. } => line.to_string(),
@@ -155,7 +154,7 @@ mod tests {
         missed.keep(notification, 7, &line);
     }
 
-    /// Returns what a client gets, abbreviated: its number, and its text if it is one.
+    /// Returns the missed notifications in short: the number, and the text of deltas.
     fn since(missed: &Missed, number: u64) -> Vec<(u64, String)> {
         let short = |line: &RawValue| {
             let line: Value = serde_json::from_str(line.get()).unwrap();
@@ -205,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever a client was interrupted, it has the same text in the end.
+        /// A client ends up with the same text wherever it was interrupted.
         #[test]
         fn texts_are_whole(
             deltas in prop::collection::vec(("[ab]", "[a-zé]{0,3}"), 1..40),

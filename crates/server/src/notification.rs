@@ -26,21 +26,21 @@ pub enum Notification {
     ThreadUnarchived { thread_id: String },
     #[serde(rename = "thread/deleted")]
     ThreadDeleted { thread_id: String },
-    /// The last turns of a thread were taken out of it.
+    /// The last turns of a thread were removed from it.
     #[serde(rename = "thread/reverted")]
     ThreadReverted { thread_id: String },
     #[serde(rename = "thread/name/updated")]
     ThreadNameUpdated { thread_id: String, thread_name: Option<String> },
-    /// The goal of a thread has changed, in a turn or by a client.
+    /// The goal of a thread was changed by a turn or by a client.
     #[serde(rename = "thread/goal/updated")]
     GoalUpdated { thread_id: String, turn_id: Option<String>, goal: ThreadGoal },
-    /// A thread has no goal.
+    /// The goal of a thread was removed.
     #[serde(rename = "thread/goal/cleared")]
     GoalCleared { thread_id: String },
-    /// What is queued in a thread has changed.
+    /// The queue of a thread changed.
     #[serde(rename = "thread/queue/changed")]
     QueueChanged { thread_id: String },
-    /// Settings changed, from the next turn on.
+    /// Settings changed; they apply from the next turn on.
     #[serde(rename = "thread/settings/updated")]
     SettingsUpdated { thread_id: String, thread_settings: Box<UpdatedSettings> },
     #[serde(rename = "thread/tokenUsage/updated")]
@@ -49,10 +49,10 @@ pub enum Notification {
     TurnStarted { thread_id: String, turn: Turn },
     #[serde(rename = "turn/completed")]
     TurnCompleted { thread_id: String, turn: Turn },
-    /// A patch was applied: all changes of the turn so far, as a unified diff.
+    /// A patch was applied. `diff` has all changes of the turn so far, as a unified diff.
     #[serde(rename = "turn/diff/updated")]
     DiffUpdated { thread_id: String, turn_id: String, diff: String },
-    /// The plan of the model changed.
+    /// The model changed its plan.
     #[serde(rename = "turn/plan/updated")]
     PlanUpdated {
         thread_id: String,
@@ -64,7 +64,7 @@ pub enum Notification {
     ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
     #[serde(rename = "item/completed")]
     ItemCompleted { item: Item, thread_id: String, turn_id: String, completed_at_ms: u64 },
-    /// Text was typed into a running command.
+    /// Input was written to the terminal of a running command.
     #[serde(rename = "item/commandExecution/terminalInteraction")]
     TerminalInteraction {
         thread_id: String,
@@ -73,19 +73,19 @@ pub enum Notification {
         process_id: String,
         stdin: String,
     },
-    /// A running command has printed more output.
+    /// A running command printed more output.
     #[serde(rename = "item/commandExecution/outputDelta")]
     CommandOutputDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
-    /// A part of a message arrived.
+    /// The next part of a message.
     #[serde(rename = "item/agentMessage/delta")]
     AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
-    /// A part of a plan arrived.
+    /// The next part of a plan.
     #[serde(rename = "item/plan/delta")]
     PlanDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
-    /// A part of a reasoning summary starts.
+    /// The next part of a reasoning summary starts.
     #[serde(rename = "item/reasoning/summaryPartAdded")]
     SummaryPartAdded { thread_id: String, turn_id: String, item_id: String, summary_index: u64 },
-    /// A part of a reasoning summary arrived.
+    /// The next part of a reasoning summary.
     #[serde(rename = "item/reasoning/summaryTextDelta")]
     SummaryTextDelta {
         thread_id: String,
@@ -94,7 +94,7 @@ pub enum Notification {
         delta: String,
         summary_index: u64,
     },
-    /// A part of the raw reasoning arrived.
+    /// The next part of the raw reasoning.
     #[serde(rename = "item/reasoning/textDelta")]
     ReasoningTextDelta {
         thread_id: String,
@@ -103,13 +103,13 @@ pub enum Notification {
         delta: String,
         content_index: u64,
     },
-    /// A request to clients was answered, or its answer is no longer needed.
+    /// A request to clients was answered, or no longer needs an answer.
     #[serde(rename = "serverRequest/resolved")]
     RequestResolved { thread_id: String, request_id: i64 },
-    /// Something changed at a path that the client watches.
+    /// Something changed at a path that this client watches.
     #[serde(rename = "fs/changed")]
     FsChanged { watch_id: String, changed_paths: Vec<String> },
-    /// A command of the client has printed something.
+    /// A command of this client printed something.
     #[serde(rename = "command/exec/outputDelta")]
     CommandExecOutput {
         process_id: String,
@@ -117,7 +117,7 @@ pub enum Notification {
         delta_base64: String,
         cap_reached: bool,
     },
-    /// A process of the client has printed something.
+    /// A process of this client printed something.
     #[serde(rename = "process/outputDelta")]
     ProcessOutput {
         process_handle: String,
@@ -125,7 +125,7 @@ pub enum Notification {
         delta_base64: String,
         cap_reached: bool,
     },
-    /// A process of the client has ended.
+    /// A process of this client exited.
     #[serde(rename = "process/exited")]
     ProcessExited {
         process_handle: String,
@@ -136,10 +136,10 @@ pub enum Notification {
         stderr: String,
         stderr_cap_reached: bool,
     },
-    /// What a search of the client has found until now.
+    /// What a search of this client has found so far.
     #[serde(rename = "fuzzyFileSearch/sessionUpdated")]
     SearchUpdated { session_id: String, query: String, files: Vec<FoundFile> },
-    /// Nothing more fits the last query of a search.
+    /// A search has no more results for its latest query.
     #[serde(rename = "fuzzyFileSearch/sessionCompleted")]
     SearchCompleted { session_id: String },
     /// A request to the model failed and is sent again, or the turn failed.
@@ -148,13 +148,13 @@ pub enum Notification {
     /// A warning for the user.
     #[serde(rename = "warning")]
     Warning { thread_id: Option<String>, message: String },
-    /// Something in the configuration may not have the effect that the user expects.
+    /// A setting may not have the effect that the user expects.
     #[serde(rename = "configWarning")]
     ConfigWarning { summary: String, details: Option<String> },
-    /// Another account pays, or none.
+    /// The account that pays for answers changed.
     #[serde(rename = "account/updated")]
     AccountUpdated { auth_mode: Option<String>, plan_type: Option<String> },
-    /// The list of skills may be another one.
+    /// The list of skills may have changed.
     #[serde(rename = "skills/changed")]
     SkillsChanged {},
 }
@@ -202,7 +202,7 @@ impl Notification {
         }
     }
 
-    /// Output of something that the client runs.
+    /// Creates the notification for output of a client's command or process.
     pub fn output(
         of: &OutputOf,
         from: OutputStream,
@@ -223,7 +223,7 @@ impl Notification {
         }
     }
 
-    /// Returns the text of a delta; none if the notification is not a delta of a text.
+    /// Returns the text of a delta, or `None` for other notifications.
     pub fn part_text(&self) -> Option<&str> {
         match self {
             Self::AgentMessageDelta { delta, .. }
@@ -242,7 +242,7 @@ impl Notification {
             && self.thread_id() == other.thread_id()
     }
 
-    /// Returns the kind of the text of a delta, its item, and its number within that.
+    /// Identifies the text that a delta belongs to: its kind, its item, and its index within the item.
     fn text_place(&self) -> Option<(u8, &str, u64)> {
         match self {
             Self::AgentMessageDelta { item_id, .. } => Some((0, item_id, 0)),
@@ -258,7 +258,7 @@ impl Notification {
         }
     }
 
-    /// Returns a delta with another text.
+    /// Returns the delta with another text.
     #[must_use]
     pub fn with_text(&self, text: String) -> Self {
         let mut other = self.clone();
@@ -268,7 +268,7 @@ impl Notification {
         other
     }
 
-    /// Adds text to the end of a delta.
+    /// Appends text to a delta.
     pub fn add_text(&mut self, text: &str) {
         if let Some(delta) = self.text_mut() {
             delta.push_str(text);
@@ -297,12 +297,12 @@ impl Notification {
         }
     }
 
-    /// Formats the line of the notification.
+    /// Formats the notification as a line.
     pub fn line(&self, now_ms: u64) -> String {
         self.numbered_line(now_ms, None)
     }
 
-    /// Formats the line of a notification that has a number in its thread.
+    /// Formats the notification as a line with its number in the thread.
     pub fn numbered_line(&self, now_ms: u64, number: Option<u64>) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -318,7 +318,6 @@ impl Notification {
     }
 }
 
-/// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "TurnPlanStep")]
 pub struct PlanStep {
@@ -326,7 +325,7 @@ pub struct PlanStep {
     pub status: PlanStepStatus,
 }
 
-/// How far a step of a plan is.
+/// The state of a plan step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TurnPlanStepStatus")]
@@ -336,24 +335,24 @@ pub enum PlanStepStatus {
     Completed,
 }
 
-/// A file that was found.
+/// A file that a search found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "FuzzyFileSearchResult")]
 pub struct FoundFile {
-    /// The directory that was looked through, as the client has named it.
+    /// The directory that was searched, as the client named it.
     pub root: String,
-    /// Relative to the root.
+    /// The path, relative to the root.
     pub path: String,
     /// `file` or `directory`.
     pub match_type: &'static str,
     pub file_name: String,
-    /// How well it fits; more is better.
+    /// How well it matches; higher is better.
     pub score: u32,
-    /// Which characters of the path fit the query.
+    /// Positions of the characters in the path that match the query.
     pub indices: Vec<u32>,
 }
 
-/// What a client runs, by its name for it.
+/// A command or process of a client, by the client's name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named as in the protocol")]
 pub enum OutputOf {
@@ -366,11 +365,11 @@ pub enum OutputOf {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadTokenUsage")]
 pub struct TokenUsage {
-    /// For the whole thread.
+    /// Sum over the whole thread.
     pub total: Tokens,
-    /// For the last answer of the model.
+    /// Only the last answer of the model.
     pub last: Tokens,
-    /// Size of the context window in tokens, if it is known.
+    /// Size of the context window in tokens, if known.
     pub model_context_window: Option<u64>,
 }
 

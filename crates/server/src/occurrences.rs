@@ -1,4 +1,4 @@
-//! Finds words in the messages of a thread, whatever their case (pure).
+//! Finds a term in the messages of a thread, ignoring case (pure).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,27 +8,27 @@ use crate::page::{Page, turn_cursor};
 use crate::request::{PageOf, UserInput};
 use crate::wire::{Body, Turn};
 
-/// Default number of occurrences per page.
+/// Occurrences per page if the client sets no limit.
 const LIMIT_DEFAULT: u32 = 25;
 /// Most occurrences per page.
 const LIMIT_MAX: u32 = 100;
-/// Longest term, in characters.
+/// Longest search term, in characters.
 const TERM_CHARS_MAX: usize = 1000;
-/// How much of a message is shown on either side of an occurrence, in characters.
+/// Characters of context on either side of an occurrence.
 const CONTEXT_CHARS: usize = 80;
 
-/// An occurrence in a message of the user or the model.
+/// An occurrence of the term in a message of the user or the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadSearchOccurrence")]
 pub struct Occurrence {
     turn_id: String,
     item_id: String,
-    /// The occurrence with some of the text around it.
+    /// The occurrence with the text around it.
     snippet: String,
-    /// Where it is in the snippet.
+    /// Position of the occurrence within the snippet.
     snippet_match_range: Utf16Range,
-    /// The cursor with which a list of turns starts with its turn.
+    /// The cursor for `thread/turns/list` to start with the turn of this occurrence.
     turn_cursor: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Utf16Range {
     end: usize,
 }
 
-/// Returns a page of the occurrences of `term`, oldest message first.
+/// Returns a page of occurrences of `term`, oldest message first.
 pub fn occurrences(
     turns: &[Turn],
     term: &str,
@@ -104,12 +104,12 @@ fn texts(body: &Body) -> Vec<(&str, &str)> {
     }
 }
 
-/// Folds the case of a character: to one character, so that positions stay the same.
+/// Folds the case of a character to a single character, so that positions stay the same.
 fn folded(char: char) -> char {
     char.to_lowercase().next().unwrap_or(char)
 }
 
-/// Finds all occurrences that do not overlap, as ranges of bytes, in time linear in the text (Knuth, Morris and Pratt).
+/// Finds all occurrences that do not overlap, as byte ranges, in time linear in the text (Knuth-Morris-Pratt).
 fn find(text: &str, wanted: &[char]) -> Vec<(usize, usize)> {
     let mut borders = vec![0; wanted.len()];
     let mut border = 0;
@@ -138,7 +138,7 @@ fn find(text: &str, wanted: &[char]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns an occurrence with some text around it, and where it is in that.
+/// Cuts out an occurrence with the text around it, and returns its position in that snippet.
 fn snippet(text: &str, begin: usize, end: usize) -> (String, Utf16Range) {
     let from = text[..begin].char_indices().rev().nth(CONTEXT_CHARS - 1).map_or(0, |(at, _)| at);
     let after = text[end..].char_indices().nth(CONTEXT_CHARS);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     proptest! {
-        /// The standard library finds the same where folding changes no length.
+        /// The standard library finds the same matches where case folding changes no lengths.
         #[test]
         fn ascii_is_found(text in "[abAB]{0,40}", term in "[abAB]{1,4}") {
             let wanted: Vec<char> = term.chars().map(folded).collect();

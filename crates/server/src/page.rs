@@ -7,7 +7,7 @@ use crate::message::RpcError;
 use crate::request::{Direction, ItemsList, TurnsList};
 use crate::wire::{Item, Turn};
 
-/// Default number of entries per page.
+/// Entries per page if the client sets no limit.
 pub const LIMIT_DEFAULT: u32 = 25;
 /// Most entries per page.
 pub const LIMIT_MAX: u32 = 100;
@@ -17,14 +17,13 @@ pub const LIMIT_MAX: u32 = 100;
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     pub data: Vec<T>,
-    /// Where the next page starts; none at the end.
+    /// The cursor of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// The cursor for the opposite direction: with it, and the other order, a page starts with the first entry of this
-    /// one.
+    /// The cursor for reading in the opposite order; that page starts with the first entry of this one.
     pub backwards_cursor: Option<String>,
 }
 
-/// An item, and the turn that it belongs to.
+/// An item and the turn that it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadItemEntry")]
@@ -40,7 +39,7 @@ pub struct ItemEntry {
 #[serde(rename_all = "camelCase")]
 struct Cursor {
     turn_id: String,
-    /// Set only in a list of items.
+    /// Only in lists of items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     item_id: Option<String>,
     include_anchor: bool,
@@ -61,7 +60,7 @@ pub fn items(turns: Vec<Turn>, asked: &ItemsList) -> Result<Page<ItemEntry>, Rpc
     cut(entries.collect(), direction, asked.cursor.as_deref(), asked.limit, place)
 }
 
-/// Returns the cursors of the newest turn and of the newest item, with which lists in the order of time go on from there.
+/// Returns the cursors of the newest turn and the newest item, from which ascending lists continue.
 pub fn ends(turns: &[Turn]) -> (Option<String>, Option<String>) {
     let turn = turns.last().map(|turn| turn_cursor(&turn.id));
     let item = turns.iter().rev().find_map(|turn| Some((turn, turn.items.last()?)));
@@ -73,7 +72,7 @@ pub fn ends(turns: &[Turn]) -> (Option<String>, Option<String>) {
     (turn, item)
 }
 
-/// Returns the items of all turns, or of one.
+/// Returns the items of all turns, or of one turn.
 pub fn entries(turns: Vec<Turn>, of: Option<&str>) -> impl Iterator<Item = ItemEntry> {
     let wanted = move |turn: &Turn| of.is_none_or(|id| id == turn.id);
     turns.into_iter().filter(wanted).flat_map(|turn| {
@@ -87,7 +86,7 @@ pub fn entries(turns: Vec<Turn>, of: Option<&str>) -> impl Iterator<Item = ItemE
     })
 }
 
-/// Cuts a page out of a list that has the oldest entry first.
+/// Cuts a page out of a list that is sorted oldest first.
 fn cut<T>(
     mut all: Vec<T>,
     direction: Direction,
@@ -125,7 +124,7 @@ fn cut<T>(
     })
 }
 
-/// Returns the cursor with which a list of turns starts with this one.
+/// Returns the cursor of a list of turns that starts with this turn.
 pub fn turn_cursor(turn_id: &str) -> String {
     let cursor = Cursor { turn_id: turn_id.to_owned(), item_id: None, include_anchor: true };
     serde_json::to_string(&cursor).expect("a cursor is plain data")
@@ -152,7 +151,7 @@ mod tests {
         (1..=count).map(|number| Turn::new(format!("t{number}"))).collect()
     }
 
-    /// Pages through `count` turns; compares the pages.
+    /// Reads `count` turns page by page, and compares the pages.
     #[track_caller]
     fn check(count: usize, limit: u32, direction: Direction, want: &[&str]) {
         let mut got = Vec::new();

@@ -1,4 +1,4 @@
-//! Converts the log lines of a thread to a thread with its turns, as clients see it.
+//! Rebuilds a thread and its turns, as clients see them, from the lines of its log.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,10 +15,9 @@ use crate::wire::{Body, GitInfo, HistoryMode, Item, Thread, Turn, TurnError, Tur
 
 /// Most bytes of items in memory; beyond that, the oldest turns are shown without items.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
-/// Most turns in memory; beyond that, the oldest are forgotten.
+/// Most turns in memory; beyond that, the oldest are dropped.
 pub const TURNS_MAX: usize = 65_536;
-/// Most commands whose output is looked up later; beyond that, the abbreviated output of their items is
-/// shown.
+/// Most commands that wait for their full output; beyond that, the abbreviated output of their items is shown.
 const CUT_MAX: usize = 1024;
 /// Longest preview, in bytes.
 pub const PREVIEW_BYTES_MAX: usize = 1000;
@@ -34,9 +33,9 @@ pub struct PastThread {
     numbered: bool,
     replay: Replay,
     turns: VecDeque<HeldTurn>,
-    /// Number of older turns that were forgotten.
+    /// Number of older turns that were dropped.
     forgotten: usize,
-    /// Commands whose full output is still to come, by the id of the call that has it.
+    /// Commands whose full output comes later in the log, by the id of the call that has it.
     cut: HashMap<String, CutItem>,
     held_bytes: usize,
     bytes_max: usize,
@@ -46,14 +45,14 @@ pub struct PastThread {
 struct HeldTurn {
     turn: Turn,
     bytes: usize,
-    /// Number of the user's messages.
+    /// Number of messages of the user.
     said: u64,
 }
 
-/// A command that is shown with the beginning and the end of its output.
+/// A command whose item has only the beginning and the end of its output.
 #[derive(Debug)]
 struct CutItem {
-    /// The index of its turn in the thread, and its index in the turn.
+    /// The index of its turn in the thread; `place` is its index within the turn.
     turn: usize,
     place: usize,
     item: LoggedItem,
@@ -82,7 +81,7 @@ impl PastThread {
         }
     }
 
-    /// Adds the next line. An invalid line changes nothing.
+    /// Adds the next line; an invalid line is ignored.
     pub fn line(&mut self, line: &Line<'_>) {
         if !line.payload.get().starts_with('{') {
             return;
@@ -117,7 +116,7 @@ impl PastThread {
         }
     }
 
-    /// Returns the thread; the caller adds its path and its name. A turn without an end counts as interrupted, except
+    /// Returns the thread; the caller adds its path and its name. A turn without an end counts as interrupted, unless it is
     /// the last one of a thread that is `running`.
     pub fn finish(self, running: bool) -> Thread {
         let meta = self.meta.unwrap_or_default();
@@ -171,7 +170,7 @@ impl PastThread {
         }
     }
 
-    /// Removes the turns that the replay has rolled back.
+    /// Removes the turns that were rolled back.
     fn roll_back(&mut self) {
         let left = self.replay.turns().len();
         self.cut.retain(|_, cut| cut.turn < left);
@@ -180,7 +179,7 @@ impl PastThread {
         self.forgotten = self.forgotten.min(left);
     }
 
-    /// Inserts the full output of a call into the item of a command with an abbreviated one.
+    /// Replaces the abbreviated output of a command by the full output of its call.
     fn output(&mut self, output: ItemStep<'_>) {
         let Some(cut) = output.output_of().and_then(|call| self.cut.remove(call)) else { return };
         let CutItem { turn, place, mut item } = cut;
@@ -269,7 +268,7 @@ impl PastThread {
         self.let_go();
     }
 
-    /// Drops the items of the oldest turns if there is no room for them.
+    /// Drops the items of the oldest turns until the rest fits.
     fn let_go(&mut self) {
         if self.held_bytes <= self.bytes_max {
             return;
@@ -306,7 +305,7 @@ impl PastThread {
     }
 }
 
-/// Returns the preview of a thread that begins with this message.
+/// Returns the preview of a thread whose first message this is.
 pub(crate) fn preview(content: &[UserInput]) -> String {
     let text = content.iter().find_map(|part| match part {
         UserInput::Text { text, .. } => Some(text.as_str()),
@@ -322,7 +321,7 @@ fn turn_error(error: TaskError) -> TurnError {
     TurnError { codex_error_info, ..TurnError::from_failure(&error.into_turn_error()) }
 }
 
-/// Converts an item of the log for clients; none if this build does not know it.
+/// Converts a logged item for clients; `None` if this build does not know its kind.
 fn body(item: LoggedItem) -> Option<Body> {
     let LoggedItem { id, body, duration, .. } = item;
     let duration_ms =
@@ -376,7 +375,7 @@ fn seconds(timestamp: &str) -> Option<i64> {
     timestamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
-/// Converts names of the log to those of this protocol.
+/// Converts field names of the log to those of this protocol.
 pub(crate) fn to_camel(value: Value) -> Value {
     match value {
         Value::String(name) => Value::String(camel(&name)),
@@ -504,7 +503,7 @@ mod tests {
         assert_eq!(thread.history_mode, HistoryMode::Legacy);
     }
 
-    /// Images and spans in messages of the user, in logs of the reference and in older files.
+    /// Images and spans in messages of the user, from logs of the reference and from older files.
     #[test]
     fn what_the_user_said_besides_text() {
         let span = json!({"byte_range": {"start": 0, "end": 1}, "placeholder": "p"});
@@ -550,7 +549,7 @@ mod tests {
         }
     }
 
-    /// Files from before turns had events for their start and end.
+    /// Older files mark the start and the end of a turn by events.
     #[test]
     fn without_marks_the_user_begins_a_turn() {
         let said = |text: &str| {

@@ -1,7 +1,7 @@
 //! [`Peer`]: a client at the other end of a connection, and the messages that it has not read yet.
 //!
-//! Messages are queued, and the transport writes them. A client that reads slowly gets the deltas of a text joined; one
-//! that reads nothing for too long, or leaves too much unread, is disconnected. Other clients are not affected.
+//! Messages are queued and written by the transport. For a client that reads slowly, the deltas of a text are joined; a
+//! client that reads nothing for too long, or leaves too much unread, is disconnected. Other clients are not affected.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 use crate::missed::Missed;
 use crate::notification::Notification;
 
-/// Unread bytes beyond which the deltas of one text are joined.
+/// Unread bytes beyond which the deltas of a text are joined.
 pub const JOIN_BYTES: usize = 64 * 1024;
-/// Unread bytes beyond which a turn waits for its client, if no other client follows its thread.
+/// Unread bytes beyond which a turn waits for its client, if no other client follows the thread.
 pub const WAIT_BYTES: usize = 4 << 20;
 /// Unread bytes beyond which a client is disconnected.
 pub const UNREAD_BYTES_MAX: usize = 64 << 20;
@@ -23,29 +23,28 @@ pub const UNREAD_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u64);
 
-/// A client, and the queue of messages to it.
 #[derive(Debug)]
 pub struct Peer {
     id: PeerId,
     client: OnceLock<Client>,
     queue: Mutex<Queue>,
-    /// Signals the transport that a message is queued, or that the connection ends.
+    /// Signals the transport that a message is queued or the connection is closing.
     written_to: Notify,
-    /// Signals that the transport has written something, or that the connection ends.
+    /// Signals that the transport has written something or the connection is closing.
     read_from: Notify,
-    /// Signals that a message is queued, and that none was waiting before.
+    /// Signals that a message is queued and nothing was waiting before.
     unread: Notify,
     closed: Notify,
     file_gate: tokio::sync::Mutex<()>,
 }
 
-/// What a client has said about itself in `initialize`.
+/// What a client said about itself in `initialize`.
 #[derive(Debug)]
 pub struct Client {
     pub name: String,
-    /// Whether it has opted in to the experimental API.
+    /// Whether it opted in to the experimental API.
     pub experimental: bool,
-    /// Methods of the notifications that it does not want.
+    /// Methods of the notifications that it opted out of.
     pub opted_out: HashSet<String>,
 }
 
@@ -53,30 +52,30 @@ pub struct Client {
 struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Since when the client has read nothing; none if there is nothing to read.
+    /// Since when the client has read nothing although messages wait; `None` if none wait.
     since: Option<Instant>,
-    /// Why the connection was closed; none while it is open.
+    /// The reason why the connection was closed; `None` while it is open.
     closed: Option<String>,
-    /// Whether to close it once everything is written.
+    /// Whether to close the connection once everything is written.
     ending: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     message: Message,
-    /// The text of later deltas.
+    /// The text of the deltas that were joined to the first one.
     more: String,
 }
 
-/// A message to clients, which share its text.
+/// A message to one or several clients, which share its text.
 #[derive(Clone, Debug)]
 pub struct Message {
     line: Arc<str>,
-    /// The method, if it is a notification.
+    /// The method, if the message is a notification.
     method: Option<&'static str>,
     /// The notification and its time in milliseconds, if later deltas can be joined to it.
     part: Option<Arc<(Notification, u64)>>,
-    /// Its number in its thread.
+    /// The notification's number in its thread.
     number: Option<u64>,
 }
 
@@ -92,7 +91,7 @@ impl Message {
         Self::of_line(notification, now_ms, line)
     }
 
-    /// Creates a message from the next notification of a thread, and keeps it for clients that are away.
+    /// Creates a message from the next notification of a thread, and keeps it for clients that are disconnected.
     pub fn of_thread(notification: Notification, now_ms: u64, missed: &mut Missed) -> Self {
         let number = Some(missed.count());
         let line = notification.numbered_line(now_ms, number).into();
@@ -107,7 +106,7 @@ impl Message {
         Self { line, method, part, number: None }
     }
 
-    /// Returns the text of this delta, if it continues that of `other`.
+    /// Returns the text of this delta if it continues `other`.
     fn continues(&self, other: &Self) -> Option<&str> {
         let (ours, theirs) = (self.part.as_ref()?, other.part.as_ref()?);
         if !ours.0.is_same_text(&theirs.0) {
@@ -148,28 +147,28 @@ impl Peer {
         self.id
     }
 
-    /// Returns what the client has said about itself; none before `initialize`.
+    /// Returns what the client said about itself; `None` before `initialize`.
     pub fn client(&self) -> Option<&Client> {
         self.client.get()
     }
 
-    /// Returns what requests about files wait for: of one connection they are handled one after the other.
+    /// Returns the lock by which requests about files are handled one at a time per connection.
     pub(crate) fn file_gate(&self) -> &tokio::sync::Mutex<()> {
         &self.file_gate
     }
 
-    /// Returns whether nothing more will be sent to the client.
+    /// Returns whether the connection is closed or closing, so that nothing more is sent.
     pub(crate) fn is_gone(&self) -> bool {
         let queue = self.lock();
         queue.closed.is_some() || queue.ending
     }
 
-    /// Records what the client says about itself. Returns false if it has introduced itself before.
+    /// Records what the client says about itself. Returns false if it did so before.
     pub fn introduce(&self, client: Client) -> bool {
         self.client.set(client).is_ok()
     }
 
-    /// Returns how many bytes the client still has to read.
+    /// Returns the number of bytes that the client has not read.
     pub fn unread_bytes(&self) -> usize {
         self.lock().bytes
     }
@@ -200,7 +199,7 @@ impl Peer {
         }
     }
 
-    /// Waits for messages, and takes some of them; none once the connection is closed.
+    /// Waits for messages and takes some of them; `None` once the connection is closed.
     pub async fn next(&self) -> Option<Vec<Arc<str>>> {
         loop {
             let changed = self.written_to.notified();
@@ -228,7 +227,7 @@ impl Peer {
         self.read_from.notify_waiters();
     }
 
-    /// Waits while the client has more than [`WAIT_BYTES`] unread.
+    /// Waits until the client has at most [`WAIT_BYTES`] unread.
     pub async fn has_room(&self) {
         loop {
             let changed = self.read_from.notified();
@@ -245,13 +244,13 @@ impl Peer {
         }
     }
 
-    /// Closes the connection. Nothing more is sent.
+    /// Closes the connection without sending what is queued.
     pub fn close(&self, why: impl Into<String>) {
         let queue = self.lock();
         self.close_locked(queue, why.into());
     }
 
-    /// Closes the connection once everything that waits is written.
+    /// Closes the connection once everything that is queued is written.
     pub fn finish(&self) {
         self.lock().ending = true;
         self.written_to.notify_one();
@@ -277,8 +276,8 @@ impl Peer {
         self.lock().closed.clone()
     }
 
-    /// Closes the connection when the client has read nothing for this long although messages wait. Sets no timer while
-    /// there is nothing to read.
+    /// Closes the connection if the client reads nothing for as long as `patience` while messages wait. Sets no timer while
+    /// the queue is empty.
     pub async fn watch(&self, patience: Duration) {
         loop {
             let since = {
@@ -305,7 +304,7 @@ impl Peer {
         }
     }
 
-    /// Waits until there is something for the client to read.
+    /// Waits until the queue is not empty.
     async fn has_unread(&self) {
         let changed = self.unread.notified();
         tokio::pin!(changed);
@@ -347,7 +346,7 @@ impl Queue {
         self.waiting.push_back(Waiting { message: message.clone(), more: String::new() });
     }
 
-    /// Takes the oldest messages, about as many as one write takes.
+    /// Takes the oldest messages, about as many as fit in one write.
     fn take(&mut self) -> Vec<Arc<str>> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < WRITE_BYTES
@@ -362,7 +361,7 @@ impl Queue {
     }
 }
 
-/// About how many bytes are written at once.
+/// Approximate number of bytes per write.
 const WRITE_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -387,7 +386,7 @@ mod tests {
         Message::notification(part, 7)
     }
 
-    /// Takes everything that waits, as the texts of parts or the ids of answers.
+    /// Takes all queued messages, as the texts of deltas or the ids of responses.
     fn taken(peer: &Peer) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(Some(lines)) = peer.next().now_or_never() {

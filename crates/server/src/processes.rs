@@ -1,6 +1,6 @@
-//! [`Processes`]: the commands that clients run, by the client and its name for them.
+//! [`Processes`]: the commands that clients run, by client and by the client's name for them.
 //!
-//! They end with the connection that started them, and with the server.
+//! A command ends with the connection that started it, or with the server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,32 +16,32 @@ use crate::message::RpcError;
 use crate::notification::{Notification, OutputOf};
 use crate::peer::{Message, Peer, PeerId};
 
-/// Most commands that a connection can have running at once.
+/// Most commands that a connection can run at the same time.
 pub const PROCESSES_MAX: usize = 64;
-/// Bytes of each output stream that are kept or told, unless the client says otherwise.
+/// Bytes of each output stream that are kept or sent, unless the client sets another limit.
 pub const OUTPUT_BYTES_DEFAULT: usize = 1024 * 1024;
-/// Most bytes of each output stream that are kept until the end, whatever the client says.
+/// Most bytes of each output stream that are kept until the end, whatever limit the client sets.
 pub const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long a command may run, unless the client says otherwise.
+/// How long a command may run, unless the client sets another timeout.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The exit code of a command that has run for too long.
+/// The exit code of a command that was stopped by its timeout.
 const TIMED_OUT: i32 = 124;
 
-/// What clients run.
+/// The commands that clients run.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     running: Mutex<BTreeMap<Key, Arc<Controls>>>,
-    /// The number of the next one that its client has no name for.
+    /// The number of the next command that its client did not name.
     next: AtomicU64,
-    /// One has ended.
+    /// Signals that a command has ended.
     ended: Notify,
     ending: AtomicBool,
 }
 
 type Key = (PeerId, Kind, Name);
 
-/// Which methods started it: the names of both are apart.
+/// The group of methods that started a command. Each group has its own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Command,
@@ -55,7 +55,7 @@ enum Name {
 }
 
 impl Processes {
-    /// Makes a command known, before it is started.
+    /// Registers a command before it is started.
     pub(crate) fn begin(
         self: &Arc<Self>,
         peer: PeerId,
@@ -82,15 +82,15 @@ impl Processes {
         }
         if of_peer(&running, peer).count() >= PROCESSES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection runs {PROCESSES_MAX} commands, which is as many as can be: wait \
-                 for one, or end one"
+                "this connection runs {PROCESSES_MAX} commands, which is the limit: wait for one \
+                 to end, or terminate one"
             )));
         }
         running.insert(key.clone(), Arc::clone(controls));
         Ok(Begun { processes: Arc::clone(self), key })
     }
 
-    /// Returns the controls of a command that has not ended.
+    /// Returns the controls of a command that is still running.
     pub(crate) fn find(
         &self,
         peer: PeerId,
@@ -107,12 +107,12 @@ impl Processes {
         })
     }
 
-    /// Ends what a client runs.
+    /// Ends the commands of a client.
     pub(crate) fn end_of(&self, peer: PeerId) {
         of_peer(&lock(&self.running), peer).for_each(|controls| controls.kill());
     }
 
-    /// Ends everything, lets nothing else begin, and waits until all is gone.
+    /// Ends all commands, refuses new ones, and waits until all are gone.
     pub(crate) async fn shut_down(&self) {
         self.ending.store(true, Ordering::Release);
         lock(&self.running).values().for_each(|controls| controls.kill());
@@ -128,7 +128,7 @@ impl Processes {
         }
     }
 
-    /// Kills everything without waiting for it, before the process is forced to exit.
+    /// Kills all commands without waiting for them to end, because the process is about to be forced to exit.
     pub(crate) fn kill_now(&self) {
         lock(&self.running).values().for_each(|controls| controls.kill_now());
     }
@@ -149,7 +149,7 @@ fn shown(name: &Name) -> String {
     }
 }
 
-/// A command that is known; when it is dropped, the command has ended.
+/// A registered command; dropping it removes the command from the list.
 #[derive(Debug)]
 pub(crate) struct Begun {
     processes: Arc<Processes>,
@@ -163,17 +163,17 @@ impl Drop for Begun {
     }
 }
 
-/// How a command is attended to.
+/// How to run a command: what becomes of its output, and how long it may take.
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// As what its output is told while it runs; otherwise it is kept.
+    /// The name under which output is sent to the client while the command runs; `None` if it is kept until the end.
     pub(crate) told_as: Option<OutputOf>,
-    /// How many bytes of each stream are kept or told.
+    /// Most bytes of each stream that are kept or sent.
     pub(crate) bytes_max: usize,
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How a command has ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -182,17 +182,17 @@ pub(crate) struct Ended {
     pub(crate) stderr: Kept,
 }
 
-/// What is kept of an output stream.
+/// The output of one stream that was kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
-    /// Bytes kept or told.
+    /// Bytes kept or sent so far.
     count: usize,
     pub(crate) cap_reached: bool,
 }
 
 impl Kept {
-    /// Returns how much of more output there is room for; none if its end was reached before.
+    /// Returns how many of `length` more bytes fit; `None` if the limit was reached before.
     fn room_for(&mut self, length: usize, bytes_max: usize) -> Option<usize> {
         if self.cap_reached {
             return None;
@@ -208,9 +208,9 @@ impl Kept {
     }
 }
 
-/// Attends to a command until its end: its output is kept or told, and it is ended when its time is over.
+/// Runs a command to its end: keeps or sends its output, and kills it when its time is over.
 ///
-/// A client that does not read makes its command wait, and nobody else.
+/// A client that does not read its output delays only its own command.
 pub(crate) async fn attend(
     peer: &Peer,
     mut running: RunningCommand,

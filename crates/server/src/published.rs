@@ -1,4 +1,4 @@
-//! Compares the notifications to clients with the schema that the reference publishes.
+//! Checks notifications against the schema that the reference publishes.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -25,13 +25,13 @@ static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
     jsonschema::validator_for(NotificationSchema::kept().as_json()).expect("it is a schema")
 });
 
-/// Our own schema, which is made from types: some of them could say something else than is written.
+/// Our own schema. It is generated from types, and a wrong attribute could make it differ from what is written.
 static OURS: LazyLock<Validator> = LazyLock::new(|| {
     let schema = &json_schemas(true)["ServerNotification.json"];
     jsonschema::validator_for(schema).expect("it is a schema")
 });
 
-/// Fails if a line is a notification that the published schema, or our own, does not allow.
+/// Fails if the published schema or our own does not allow a notification.
 #[track_caller]
 pub(crate) fn check_notification(line: &Value) {
     for schema in [&SCHEMA, &OURS] {
@@ -40,7 +40,7 @@ pub(crate) fn check_notification(line: &Value) {
     }
 }
 
-/// Returns an item of each kind, with each status that it can have.
+/// Returns an item of each kind in each of its statuses.
 fn items() -> Vec<ItemBody> {
     let mut items = vec![
         ItemBody::UserMessage(UserMessage::from_inputs([

@@ -1,4 +1,4 @@
-//! Questions to clients: the requests that ask for an approval, and what the answers mean.
+//! Questions to clients: the requests that ask for an approval or for input of the user, and the meaning of the answers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::wire::{CommandAction, command_actions};
 
-/// A question of a turn, in the form of a request to clients.
+/// A question of a turn, as a request to clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     pub id: ApprovalId,
@@ -19,7 +19,7 @@ pub struct Question {
     pub params: Value,
 }
 
-/// Where in a thread a question comes up.
+/// The thread, turn and item that a question belongs to, and when the item started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub thread_id: String,
@@ -113,7 +113,7 @@ impl Question {
         Self { id, method, params }
     }
 
-    /// Reads the answer in the response of a client; the `result` is none if the client responded with an error.
+    /// Reads the answer from a client's response; `result` is `None` if the client responded with an error.
     pub fn answer(&self, result: Option<&RawValue>) -> Answer {
         let Some(reply) = result.and_then(|it| serde_json::from_str::<Value>(it.get()).ok()) else {
             return Answer::Failed("the client refused to answer".to_owned());
@@ -155,7 +155,7 @@ impl Question {
     }
 }
 
-/// Whether a command may run.
+/// Asks whether a command may run.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CommandQuestion {
@@ -170,14 +170,14 @@ pub(crate) struct CommandQuestion {
     command: String,
     cwd: String,
     command_actions: Vec<CommandAction>,
-    /// The words of a rule that would allow it from now on.
+    /// The words of a rule that would allow such commands from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     proposed_execpolicy_amendment: Option<Vec<String>>,
     #[schemars(extend("x-experimental" = true))]
     available_decisions: Vec<Decision>,
 }
 
-/// Whether files may be changed.
+/// Asks whether files may be changed.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PatchQuestion {
@@ -190,7 +190,7 @@ pub(crate) struct PatchQuestion {
     grant_root: (),
 }
 
-/// Whether a tool that is not built in may run.
+/// Asks whether a tool that is not built in may run.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolQuestion {
@@ -204,7 +204,7 @@ pub(crate) struct ToolQuestion {
     requested_schema: Value,
 }
 
-/// What the model asks the user.
+/// Questions of the model to the user.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UserInputQuestion {
@@ -224,7 +224,7 @@ struct AskedOfUser {
     id: String,
     header: String,
     question: String,
-    /// Whether other texts than those of the choices are answers.
+    /// Whether the user may answer with other texts than the options.
     is_other: bool,
     is_secret: bool,
     options: Vec<OfferedChoice>,
@@ -237,7 +237,7 @@ struct OfferedChoice {
     description: String,
 }
 
-/// What the user answers, by the ids of the questions.
+/// The answers of the user, by the ids of the questions.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct UserInputAnswer {
     answers: BTreeMap<String, GivenAnswer>,
@@ -249,20 +249,18 @@ struct GivenAnswer {
     answers: Vec<String>,
 }
 
-/// The answer about a command.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct CommandAnswer {
     decision: Decision,
 }
 
-/// The answer about a patch. It is read as that about a command, of which a patch offers no rule.
+/// The answer about a patch. It is parsed like the answer about a command, except that a patch offers no rule.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct PatchAnswer {
     decision: PatchDecision,
 }
 
-/// The answer about a tool.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ToolAnswer {
     action: Action,
@@ -274,7 +272,7 @@ pub(crate) struct ToolAnswer {
 enum Decision {
     Accept,
     AcceptForSession,
-    /// Also add a rule that allows commands which begin with these words.
+    /// Also add a rule that allows commands that begin with these words.
     #[serde(rename_all = "snake_case")]
     AcceptWithExecpolicyAmendment {
         execpolicy_amendment: Vec<String>,

@@ -1,13 +1,13 @@
-//! What is said in a thread when its turn ends: what clients have queued, in order (pure).
+//! The queue of a thread: input from clients, each of which starts a turn when the thread is idle (pure).
 //!
 //! ```text
-//! add ─▶ waiting ──begin──▶ being said in a turn ──settle: it was said──▶ gone
+//! add ─▶ waiting ──begin──▶ sent in a turn ──settle: it was sent──▶ removed
 //!           ▲                      │
-//!           └────it was not said───┘
+//!           └────it was not sent───┘
 //! ```
 //!
-//! An entry stays until its message is in the log of the thread, so it is neither lost nor said twice, whenever the server
-//! is killed.
+//! An entry stays in the queue until its message is in the thread's log, so it is neither lost nor sent twice, even if the
+//! server is killed.
 
 use protocol::id::ThreadId;
 use schemars::JsonSchema;
@@ -21,12 +21,11 @@ pub const QUEUED_MAX: usize = 256;
 /// Most bytes of the entries of a queue, as JSON.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// The queue of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Queue {
     entries: Vec<Entry>,
-    /// How many have ever been added, so that no id comes twice.
+    /// How many entries were ever added, so that ids are never reused.
     added: u64,
 }
 
@@ -34,7 +33,7 @@ pub(crate) struct Queue {
 struct Entry {
     #[serde(flatten)]
     queued: Queued,
-    /// The turn that says it.
+    /// The turn that sends the entry, or was to send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     turn: Option<String>,
 }
@@ -51,17 +50,17 @@ pub(crate) struct Queued {
 }
 
 impl Queue {
-    /// Returns whether nothing was ever in it.
+    /// Returns whether nothing was ever queued.
     pub(crate) fn is_unused(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns what waits, in order.
+    /// Returns the waiting entries, in order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Queued> {
         self.entries.iter().filter(|entry| entry.turn.is_none()).map(|entry| &entry.queued)
     }
 
-    /// Returns the turns that say entries, or were to say them.
+    /// Returns the turns that send entries, or were to send them.
     pub(crate) fn turns(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter_map(|entry| entry.turn.as_deref())
     }
@@ -89,7 +88,7 @@ impl Queue {
         Ok(queued)
     }
 
-    /// Replaces the input of an entry.
+    /// Replaces the input of a waiting entry.
     pub(crate) fn update(&mut self, id: &str, input: Vec<UserInput>) -> Result<Queued, RpcError> {
         let queued = &mut self.find(Some(id))?.queued;
         queued.input = input;
@@ -98,14 +97,14 @@ impl Queue {
         Ok(queued)
     }
 
-    /// Removes an entry. Returns false if it does not wait.
+    /// Removes an entry. Returns false if it is not waiting.
     pub(crate) fn delete(&mut self, id: &str) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.turn.is_some() || entry.queued.id != id);
         self.entries.len() < before
     }
 
-    /// Changes the order; `ids` has every entry that waits once. Returns false if the order was that already.
+    /// Changes the order; `ids` must contain every waiting entry once. Returns false if the order is the same as before.
     pub(crate) fn reorder(&mut self, ids: &[String]) -> Result<bool, RpcError> {
         let now: Vec<_> = self.waiting().map(|queued| queued.id.clone()).collect();
         let sorted = |mut ids: Vec<String>| {
@@ -123,18 +122,18 @@ impl Queue {
         Ok(now != ids)
     }
 
-    /// Returns the first entry that waits, or the one with this id.
+    /// Returns the first waiting entry, or the one with this id.
     pub(crate) fn next(&mut self, id: Option<&str>) -> Result<Queued, RpcError> {
         Ok(self.find(id)?.queued.clone())
     }
 
-    /// Notes that a turn is about to say an entry.
+    /// Records the turn that is about to send an entry.
     pub(crate) fn begin(&mut self, id: &str, turn: &str) -> Result<(), RpcError> {
         self.find(Some(id))?.turn = Some(turn.to_owned());
         Ok(())
     }
 
-    /// Notes what has come of turns that were to say entries: those that were said are gone, the others wait again.
+    /// Settles the turns that were to send entries: entries that were sent are removed, the others wait again.
     pub(crate) fn settle(&mut self, was_said: impl Fn(&str) -> Option<bool>) {
         self.entries.retain_mut(|entry| {
             let said = entry.turn.as_deref().and_then(&was_said);
@@ -160,7 +159,7 @@ impl Queue {
         if bytes > QUEUE_BYTES_MAX {
             let most = QUEUE_BYTES_MAX >> 20;
             return Err(RpcError::invalid(format!(
-                "the queue would have more than {most} MiB: wait, or name images by their files"
+                "the queue would have more than {most} MiB: wait, or refer to images by their files"
             )));
         }
         Ok(())
@@ -180,16 +179,16 @@ mod tests {
         Update(&'static str, &'static str),
         Delete(&'static str),
         Reorder(&'static str),
-        /// The text, or the first; and the turn.
+        /// The text of the entry, or `None` for the first one; and the turn.
         Begin(Option<&'static str>, &'static str),
-        /// The turn, and whether its message was said.
+        /// The turn, and whether it sent its message.
         Settle(&'static str, bool),
-        /// The server is killed and started again.
+        /// The server is killed and starts again.
         Restart,
     }
     use Step::*;
 
-    /// Takes steps, each with what waits after it, or the words of its refusal.
+    /// Runs the steps; each comes with the entries that wait after it, or the expected error.
     #[track_caller]
     fn check(steps: &[(Step, Result<&str, &str>)]) {
         let mut queue = Queue::default();
@@ -263,7 +262,7 @@ mod tests {
         ]);
     }
 
-    /// What a turn was to say waits until it was said, in its place.
+    /// An entry whose turn did not send it waits again, in its old place.
     #[test]
     fn nothing_is_lost() {
         check(&[

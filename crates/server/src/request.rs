@@ -45,7 +45,7 @@ pub use review::{ReviewDelivery, ReviewStart, ReviewTarget};
 
 use crate::message::RpcError;
 
-/// Reads the parameters of a method.
+/// Parses the parameters of a method.
 pub fn read_params<T: DeserializeOwned>(
     method: &str,
     params: Option<&RawValue>,
@@ -79,7 +79,7 @@ pub struct Initialize {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct ClientInfo {
     pub name: String,
-    /// Its name for people. Nothing here shows it.
+    /// Its display name, which this build does not show.
     #[serde(default)]
     pub title: Option<String>,
     pub version: String,
@@ -91,7 +91,7 @@ pub struct ClientInfo {
 pub struct Capabilities {
     /// Whether the client opts in to the experimental API.
     pub experimental_api: bool,
-    /// Methods of the notifications that the client does not want.
+    /// Methods of the notifications that the client opts out of.
     pub opt_out_notification_methods: Option<Vec<String>>,
 }
 
@@ -99,7 +99,6 @@ pub struct Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Nothing {}
 
-/// A thread, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfThread {
@@ -162,11 +161,11 @@ pub struct TurnInterrupt {
     #[serde(deserialize_with = "thread_id")]
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
-    /// The turn; empty for the running one.
+    /// The turn to interrupt; empty for the running one.
     pub turn_id: String,
 }
 
-/// Parameters of adding to a running turn.
+/// Parameters of adding input to a running turn.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnSteer {
@@ -193,14 +192,14 @@ pub struct ShellCommand {
     pub timeout_ms: Option<u64>,
 }
 
-/// What a client has missed of a thread. The reference has no such method.
+/// Asks for the notifications of a thread that the client has missed. The reference has no such method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadEvents {
     #[serde(deserialize_with = "thread_id")]
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
-    /// The number (`heddleSeq`) of the last notification that the client has seen.
+    /// The number (`heddleSeq`) of the last notification that the client got.
     pub since: u64,
 }
 
@@ -215,14 +214,14 @@ pub struct InjectItems {
     pub items: Vec<Value>,
 }
 
-/// Where a thread is reverted to.
+/// The turns of a thread to remove.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Revert {
     #[serde(deserialize_with = "thread_id")]
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
-    /// The first turn that goes.
+    /// The first turn to remove; all later ones are removed as well.
     pub before_turn_id: String,
 }
 
@@ -259,7 +258,7 @@ pub struct SearchOccurrences {
     pub page: PageOf,
 }
 
-/// A page of something that a thread has.
+/// A page of a list that belongs to a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PageOfThread {
@@ -270,7 +269,7 @@ pub struct PageOfThread {
     pub page: PageOf,
 }
 
-/// A running command to end.
+/// A background command to end.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminate {
@@ -320,10 +319,10 @@ pub struct ItemsList {
     pub turn_id: Option<String>,
     #[serde(default)]
     pub limit: Option<u32>,
-    /// A cursor of another page; none for the first page.
+    /// The cursor of a page; none for the first page.
     #[serde(default)]
     pub cursor: Option<String>,
-    /// The order; oldest first by default.
+    /// The order; oldest first if it is not set.
     #[serde(default)]
     pub sort_direction: Option<Direction>,
 }
@@ -333,7 +332,7 @@ pub struct ItemsList {
 #[serde(rename_all = "camelCase", default)]
 pub struct SkillsList {
     pub cwds: Option<Vec<String>>,
-    /// Whether to look for them again, which this build always does.
+    /// Whether to search for skills again. This build always does.
     pub force_reload: bool,
 }
 
@@ -342,7 +341,7 @@ pub struct SkillsList {
 #[serde(rename_all = "camelCase", default)]
 pub struct HooksList {
     pub cwds: Option<Vec<String>>,
-    /// The thread whose hooks are meant.
+    /// The thread whose hooks are listed.
     #[serde(deserialize_with = "optional_thread_id")]
     #[schemars(with = "Option<String>")]
     pub thread_id: Option<ThreadId>,
@@ -354,7 +353,7 @@ pub struct HooksList {
 pub struct ModelList {
     #[serde(flatten)]
     pub page: PageOf,
-    /// Whether to list those that are not shown to users, too. This build hides none.
+    /// Whether to include models that are hidden from users. This build hides none.
     pub include_hidden: Option<bool>,
 }
 
@@ -364,7 +363,7 @@ pub struct ModelList {
 pub struct ProfileList {
     #[serde(flatten)]
     pub page: PageOf,
-    /// The directory whose profiles are meant. All have the same in this build.
+    /// The directory whose profiles are listed. This build has the same ones everywhere.
     pub cwd: Option<String>,
 }
 
@@ -385,35 +384,32 @@ pub enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// Settings of a thread, as far as the client sets them.
+/// Settings of a thread that a client may set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     pub cwd: Option<String>,
     pub model: Option<String>,
     pub model_provider: Option<String>,
-    /// What commands may do.
     pub sandbox: Option<Sandbox>,
-    /// When to ask for approval.
     pub approval_policy: Option<Approval>,
     /// Overrides of the configuration.
     pub config: Option<Map<String, Value>>,
-    /// Developer instructions, which precede all messages.
+    /// Developer instructions, which precede all other messages.
     pub developer_instructions: Option<String>,
-    /// Whether the thread is not saved.
+    /// Whether to keep the thread in memory only.
     pub ephemeral: Option<bool>,
-    /// What commands may do, in detail.
+    /// The sandbox with its details.
     pub sandbox_policy: Option<SandboxPolicy>,
-    /// How much the model reasons.
     pub effort: Option<String>,
-    /// How its reasoning is summarised.
+    /// How the model's reasoning is summarized.
     pub summary: Option<String>,
-    /// How the user and the model work together; threads begin in the default mode, or in that of their log.
+    /// The collaboration mode. Threads begin in the default mode, or in the last mode of their log.
     #[serde(skip)]
     pub mode: Option<CollaborationMode>,
 }
 
-/// What commands may do, in detail.
+/// The sandbox with its details.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum SandboxPolicy {
@@ -436,7 +432,7 @@ pub enum SandboxPolicy {
 }
 
 impl SandboxPolicy {
-    /// Returns the mode without the details.
+    /// Returns the mode without its details.
     pub fn mode(&self) -> Sandbox {
         match self {
             Self::DangerFullAccess => Sandbox::DangerFullAccess,
@@ -485,11 +481,10 @@ pub struct Changes {
     pub sandbox_policy: Option<SandboxPolicy>,
     pub effort: Option<String>,
     pub summary: Option<String>,
-    /// The mode, whose model and effort win over those beside it.
+    /// The collaboration mode. Its model and effort take precedence over the fields above.
     pub collaboration_mode: Option<CollaborationMode>,
 }
 
-/// Parameters of `thread/settings/update`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsUpdate {
@@ -500,21 +495,21 @@ pub struct SettingsUpdate {
     pub changes: Changes,
 }
 
-/// What commands may do.
+/// The sandbox, by its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "SandboxMode")]
 pub enum Sandbox {
-    /// Read everything, write nothing.
+    /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Also write in the workspace.
+    /// Commands may also write in the workspace.
     WorkspaceWrite,
-    /// Run without a sandbox.
+    /// Commands run without a sandbox.
     DangerFullAccess,
 }
 
 impl Settings {
-    /// Returns these settings with changes.
+    /// Returns these settings with the changes applied.
     #[must_use]
     pub fn with(&self, changes: &Changes) -> Self {
         let Changes {
@@ -544,7 +539,7 @@ impl Settings {
         changed
     }
 
-    /// Returns the differences from the configuration, as `key=value` in TOML; later ones win.
+    /// Returns the settings as `key=value` overrides in TOML; later ones win.
     pub fn overrides(&self) -> Vec<String> {
         let mut overrides = Vec::new();
         for (key, value) in self.config.iter().flatten() {
@@ -581,7 +576,7 @@ pub enum Approval {
     },
 }
 
-/// Which kinds of questions the user is asked; the others are refused at once.
+/// Which kinds of approvals the user is asked for; the others are refused at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Granular {
@@ -592,7 +587,7 @@ pub struct Granular {
     pub skill_approval: bool,
 }
 
-/// Formats a value as assignments to single keys.
+/// Formats a value as assignments to its innermost keys.
 fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
     match value {
         Value::Null => {}
@@ -613,10 +608,10 @@ pub struct Resume {
     #[serde(deserialize_with = "thread_id")]
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
-    /// Whether to leave its turns out of the result.
+    /// Whether to leave the turns out of the result.
     #[serde(default)]
     pub exclude_turns: bool,
-    /// Its settings from now on.
+    /// Settings that replace those of the thread.
     #[serde(flatten)]
     pub settings: Settings,
 }
@@ -627,10 +622,10 @@ pub struct Resume {
 pub struct Fork {
     #[serde(flatten)]
     pub from: Resume,
-    /// The last turn that the fork has.
+    /// The last turn to copy into the fork.
     #[serde(default)]
     pub last_turn_id: Option<String>,
-    /// The first turn that the fork does not have.
+    /// The first turn to leave out of the fork.
     #[serde(default)]
     pub before_turn_id: Option<String>,
 }
@@ -644,7 +639,7 @@ pub struct TurnsList {
     pub thread_id: ThreadId,
     #[serde(default)]
     pub limit: Option<u32>,
-    /// A cursor of another page; none for the first page.
+    /// The cursor of a page; none for the first page.
     #[serde(default)]
     pub cursor: Option<String>,
     #[serde(default)]
@@ -654,7 +649,6 @@ pub struct TurnsList {
     pub items_view: Option<ItemsView>,
 }
 
-/// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "SortDirection")]
@@ -666,7 +660,7 @@ pub enum Direction {
     Desc,
 }
 
-/// How many of its items a turn includes.
+/// How many items of a turn are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TurnItemsView")]
@@ -689,29 +683,28 @@ pub struct TurnStart {
     /// The client's id for the message.
     #[serde(default)]
     pub client_user_message_id: Option<String>,
-    /// The schema that the answer must match.
+    /// A JSON Schema that the answer must match.
     #[serde(default)]
     pub output_schema: Option<Value>,
-    /// How often an answer that does not match is requested again. The reference has no such field.
+    /// How often to ask the model again if its answer does not match the schema. The reference has no such field.
     #[serde(default)]
     pub output_retries: Option<u32>,
     /// Settings that change from this turn on.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Limits of the turn, which take precedence over the settings. Only clients that know heddle set them.
+    /// Limits of the turn, which override the settings. Only clients written for heddle set them.
     #[serde(default)]
     pub heddle_limits: TurnLimits,
 }
 
-/// Limits at which a turn ends, even if the model would go on.
+/// Limits at which a turn ends even if the model would continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "HeddleLimits")]
 pub struct TurnLimits {
-    /// Most tokens of all requests and answers.
+    /// Most tokens in all requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Most tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
     /// Most requests to the model, not counting retries.
@@ -736,13 +729,12 @@ enum DetailName {
 pub enum UserInput {
     Text {
         text: String,
-        /// Spans of the text that the client shows in its own way.
+        /// Spans that the client displays in its own way.
         #[serde(default)]
         text_elements: Vec<TextElement>,
     },
-    /// An image at a URL.
     Image {
-        /// The URL; usually a `data:` URL.
+        /// The URL, usually a `data:` URL.
         url: String,
         #[serde(default)]
         #[schemars(with = "Option<DetailName>")]
@@ -753,16 +745,15 @@ pub enum UserInput {
         #[serde(default)]
         #[schemars(with = "Option<DetailName>")]
         detail: Option<ImageDetail>,
-        /// Path of the file.
         path: String,
     },
     /// A skill that the user chose.
     Skill {
         name: String,
-        /// Path of its instructions.
+        /// The path of its instructions.
         path: String,
     },
-    /// A thing that the user refers to. It is shown, but the model does not get it.
+    /// Something that the user refers to. It is displayed, but not sent to the model.
     Mention {
         name: String,
         /// Its path or URL.
@@ -770,13 +761,13 @@ pub enum UserInput {
     },
 }
 
-/// A span of a text that a client shows in its own way.
+/// A span of text that a client displays in its own way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextElement {
-    /// The position in the text, in bytes.
+    /// Its position in the text, in bytes.
     pub byte_range: Range<usize>,
-    /// The text that is shown instead.
+    /// The text that is displayed instead.
     #[serde(default)]
     pub placeholder: Option<String>,
 }
@@ -828,7 +819,7 @@ fn thread_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ThreadId, D::
     text.parse().map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
-/// Reads a field that is there, also if it is null.
+/// Reads a field that is present, even if it is null.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -843,7 +834,7 @@ fn optional_thread_id<'de, D: Deserializer<'de>>(
     parsed.map_err(|error| de::Error::custom(format!("invalid thread id: {error}")))
 }
 
-/// Refuses parts of the user's input that are meant for the model and that this build cannot pass on.
+/// Refuses input for the model that this build cannot pass on.
 pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     let skill = input.iter().find_map(|part| match part {
         UserInput::Skill { name, .. } => Some(name),
@@ -857,7 +848,7 @@ pub fn check_input(input: &[UserInput]) -> Result<(), RpcError> {
     }
 }
 
-/// Refuses fields that would change the behaviour and are not supported yet. Other fields are ignored, as clients may
+/// Refuses fields that would change the behavior and are not supported yet. Unknown fields are ignored, because clients may
 /// be newer or older than this build.
 fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
     let unset = |value: &Value| match value {
@@ -884,7 +875,7 @@ fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), R
     Ok(())
 }
 
-/// Refuses fields of the experimental API, for a client that has not opted in to it.
+/// Refuses experimental fields if the client has not opted in to the experimental API.
 fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
     for name in experimental_fields(method) {
         if fields.get(name).is_some_and(|value| !value.is_null()) {
@@ -894,13 +885,13 @@ fn refuse_experimental(method: &str, fields: &Map<String, Value>) -> Result<(), 
     Ok(())
 }
 
-/// Returns the fields of a method that only clients of the experimental API may send.
+/// Returns the experimental fields of a method.
 pub(crate) fn experimental_fields(method: &str) -> impl Iterator<Item = &'static str> {
     let listed = EXPERIMENTAL.iter().filter(move |(of, _)| *of == method);
     listed.flat_map(|(_, names)| names.iter().copied())
 }
 
-/// Methods whose parameters may be null or left out, as they take none.
+/// Methods without parameters, whose `params` may be null or missing.
 const MAY_BE_NULL: [&str; 5] = [
     "account/logout",
     "account/rateLimits/read",
@@ -1110,7 +1101,7 @@ mod tests {
         assert!(SandboxPolicy::DangerFullAccess.check().is_ok());
     }
 
-    /// Input of a client is unchanged after conversion to the form of the library and back.
+    /// Input stays the same when it is converted to the library's form and back.
     #[test]
     fn input_of_every_kind() {
         let input = json!([

@@ -1,6 +1,6 @@
 //! Results of requests.
 //!
-//! A result of which this build knows nothing more than that it is empty or null says so by its type.
+//! A field that is always empty or null in this build has a type that says so.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::wire::{Thread, ThreadSettings, Turn};
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {}
 
-/// Nothing: this build answers such requests with errors only.
+/// No result: this build answers these requests with errors only.
 pub(crate) enum Refused {}
 
 impl JsonSchema for Refused {
@@ -43,11 +43,10 @@ pub(crate) struct MaybeGoal {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cleared {
-    /// Whether there was one.
+    /// Whether there was a goal to remove.
     pub(crate) cleared: bool,
 }
 
-/// Something that is queued in a thread.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OneQueued {
@@ -56,26 +55,26 @@ pub(crate) struct OneQueued {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Deleted {
-    /// Whether it was there.
+    /// Whether the entry was in the queue.
     pub(crate) deleted: bool,
 }
 
-/// A list of which all there is is here.
+/// A list that is returned as a whole.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Data<T> {
     pub(crate) data: Vec<T>,
 }
 
-/// A page of a list that is read in one direction.
+/// A page of a list that can be read in one direction only.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Listed<T> {
     pub(crate) data: Vec<T>,
-    /// Where the next page starts; none at the end.
+    /// The cursor of the next page; null on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
-/// An entry of a list that has none in this build.
+/// The entry type of lists that are always empty in this build.
 #[derive(Serialize)]
 pub(crate) enum NoEntry {}
 
@@ -104,7 +103,7 @@ pub(crate) struct Initialized {
     pub(crate) platform_os: &'static str,
 }
 
-/// How the server is.
+/// Numbers that describe the state of the server.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Diagnostics {
     pub(crate) process: Process,
@@ -121,7 +120,7 @@ pub(crate) struct Process {
     pub(crate) physical_footprint_bytes: Option<u64>,
 }
 
-/// A number, as it is at this moment.
+/// A value as it is at this moment.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ServerDiagnosticsGauge")]
 pub(crate) struct Gauge {
@@ -137,7 +136,7 @@ pub(crate) struct Opened {
     pub(crate) thread: Thread,
     #[serde(flatten)]
     pub(crate) settings: ThreadSettings,
-    /// The number of the newest notification of a thread that was loaded before.
+    /// The number of the newest notification, for a thread that was already loaded.
     #[serde(rename = "heddleSeq", skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u64>,
 }
@@ -151,7 +150,7 @@ pub(crate) struct OneThread {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reverted {
     pub(crate) thread: Thread,
-    /// The cursors with which lists in the order of time go on from its end.
+    /// The cursors of the end of the thread, from which ascending lists continue.
     pub(crate) turns_backwards_cursor: Option<String>,
     pub(crate) items_backwards_cursor: Option<String>,
 }
@@ -177,7 +176,7 @@ pub(crate) struct FoundThreads {
     pub(crate) backwards_cursor: (),
 }
 
-/// A thread, and the best place in it.
+/// A thread and its best match.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ThreadSearchResult")]
 pub(crate) struct FoundThread {
@@ -185,14 +184,14 @@ pub(crate) struct FoundThread {
     pub(crate) snippet: String,
 }
 
-/// What a client has missed.
+/// Notifications that a client has missed.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Events {
     #[schemars(with = "Vec<Value>")]
     pub(crate) data: Vec<Box<RawValue>>,
     pub(crate) last_seq: u64,
-    /// Whether nothing is missing between the number that was given and the first of these.
+    /// Whether no notification is missing between the given number and the first one in the list.
     pub(crate) is_complete: bool,
 }
 
@@ -221,7 +220,7 @@ pub(crate) struct OneTurn {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReviewStarted {
     pub(crate) turn: Turn,
-    /// The thread of the review: the one that it was started in.
+    /// The thread that the review belongs to: the one that it was started in.
     pub(crate) review_thread_id: String,
 }
 
@@ -233,7 +232,7 @@ pub(crate) struct Steered {
 
 // Background commands.
 
-/// A command that the model has left running.
+/// A background command that the model started.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadBackgroundTerminal")]
@@ -279,7 +278,7 @@ pub(crate) struct Model {
     pub(crate) is_default: bool,
 }
 
-/// How much a model can reason.
+/// A reasoning effort that a model supports.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ReasoningEffortOption")]
@@ -288,7 +287,7 @@ pub(crate) struct Effort {
     pub(crate) description: String,
 }
 
-/// The tools that providers run themselves.
+/// Tools that providers run themselves.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProviderCapabilities {
@@ -296,7 +295,7 @@ pub(crate) struct ProviderCapabilities {
     pub(crate) web_search: bool,
 }
 
-/// What commands may do, under a name.
+/// A named set of permissions for commands.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PermissionProfileSummary")]
 pub(crate) struct PermissionProfile {
@@ -305,7 +304,7 @@ pub(crate) struct PermissionProfile {
     pub(crate) allowed: bool,
 }
 
-/// A way to work together, and what it sets.
+/// A collaboration mode and its settings.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CollaborationModeMask")]
 pub(crate) struct CollaborationMode {
@@ -315,7 +314,7 @@ pub(crate) struct CollaborationMode {
     pub(crate) reasoning_effort: Option<&'static str>,
 }
 
-/// Features that are switched on or off: none in this build.
+/// The features that were switched: none in this build.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Enabled {
     pub(crate) enablement: BTreeMap<String, bool>,
@@ -336,13 +335,13 @@ pub(crate) struct WhoPays {
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub(crate) enum Account {
-    /// Whoever owns the key in the environment of the server.
+    /// The owner of the key in the server's environment.
     ApiKey {},
 }
 
 // The configuration, skills, hooks.
 
-/// What an administrator requires: nothing in this build.
+/// Settings that an administrator enforces: none in this build.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Requirements {
@@ -398,7 +397,7 @@ pub(crate) struct Entries {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// What is in a directory.
+/// An entry of a directory.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FsReadDirectoryEntry")]
@@ -415,7 +414,7 @@ pub(crate) struct Watched {
 
 // Commands and searches.
 
-/// How a command has ended.
+/// The result of a command.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Ended {

@@ -1,14 +1,13 @@
-//! [`Restored`]: the settings that a saved thread had in its last turn, as its log has them (pure).
+//! [`Restored`]: the settings of a saved thread's last turn, as its log records them (pure).
 //!
-//! Which of them hold again when it is loaded is what the reference was seen to do; only a sandbox in which the workspace can
-//! be written comes back as a mode, with the directories and the network of the settings.
+//! Which of them apply again when the thread is loaded follows the observed behavior of the reference. A sandbox with a
+//! writable workspace is restored as a mode only; its directories and its network access are those of the settings.
 
 use log::{EventKind, Line, LogEvent, Replay, Step, TurnContext};
 use protocol::open::Raw;
 
 use crate::request::{Approval, Settings};
 
-/// The settings of the last turn of a saved thread.
 #[derive(Debug, Default)]
 pub struct Restored {
     replay: Replay,
@@ -34,13 +33,13 @@ impl Restored {
         }
     }
 
-    /// Returns where the last turn worked.
+    /// Returns the working directory of the last turn.
     pub fn directory(&self) -> Option<&str> {
         Some(&*self.context.cwd).filter(|cwd| !cwd.is_empty())
     }
 
-    /// Completes what a client says of a thread that it resumes. `provider` is that of the settings: a model belongs to its
-    /// provider, and an effort to its model.
+    /// Completes the settings that a client gives to resume a thread. `provider` is the one in the settings: a model
+    /// belongs to its provider, and an effort to its model.
     pub fn resumed(&self, given: Settings, provider: Option<&str>) -> Settings {
         let same = provider.unwrap_or(PROVIDER_DEFAULT);
         let is_open = given.model.is_none() && !says(&given, "model");
@@ -54,7 +53,7 @@ impl Restored {
         settings
     }
 
-    /// Completes what a client says of a thread that it forks, whose model is that of the settings.
+    /// Completes the settings that a client gives to fork a thread. The model is the one in the settings.
     pub fn forked(&self, given: Settings) -> Settings {
         let mut settings = given;
         if settings.cwd.is_none() {
@@ -75,12 +74,12 @@ impl Restored {
     }
 }
 
-/// Returns whether the overrides of a client have this key.
+/// Returns whether the client overrides this key.
 fn says(settings: &Settings, key: &str) -> bool {
     settings.config.as_ref().is_some_and(|config| config.contains_key(key))
 }
 
-/// The provider of settings that name none.
+/// The provider if the settings name none.
 const PROVIDER_DEFAULT: &str = "openai";
 
 #[cfg(test)]
@@ -89,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a log, and completes what a client gives; returns model, effort, cwd, approval and sandbox.
+    /// Reads a log and completes what a client gives; compares model, effort, cwd, approval and sandbox.
     #[track_caller]
     fn check(fork: bool, provider: Option<&str>, given: Value, want: Value) {
         let context = |cwd: &str, model: &str, approval: Value, sandbox: &str| {

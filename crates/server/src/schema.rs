@@ -1,8 +1,8 @@
-//! The protocol as JSON Schemas and TypeScript, from the types by which it is read and written (pure).
+//! The protocol as JSON Schemas and TypeScript, generated from the types that the server reads and writes (pure).
 //!
-//! The names of the files are the reference's, so that tools which read its schemas read ours. What a client sends is
-//! described as it is read here: a field with a default is optional. What it gets is described as it is written: a field
-//! that is always there is required, also if it is null.
+//! Files have the names of the reference's, so that tools for its schemas can read ours. What a client sends is described
+//! as the server reads it: a field with a default is optional. What a client gets is described as the server writes it: a
+//! field that is always present is required, even if it is null.
 
 mod typescript;
 
@@ -23,7 +23,7 @@ use crate::request::experimental_fields;
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A request to clients: its method, its parameters, its answer.
+/// A request to clients: its method, its parameters and its answer.
 struct ServerRequest {
     method: &'static str,
     params: (&'static str, SchemaOf),
@@ -61,7 +61,7 @@ const SERVER_REQUESTS: [ServerRequest; 5] = [
 /// Marks a field that only clients of the experimental API get.
 const EXPERIMENTAL: &str = "x-experimental";
 
-/// Returns the schemas of the protocol by the paths of their files.
+/// Returns the schemas of the protocol, by the paths of their files.
 pub fn json_schemas(experimental: bool) -> BTreeMap<String, Value> {
     let mut files = BTreeMap::new();
     let mut add = |folder: &str, name: &str, pieces: &Pieces| {
@@ -98,8 +98,8 @@ pub fn typescript(experimental: bool) -> String {
     typescript::module(&merged(read, written))
 }
 
-/// Puts what is read and what is written into one name space. Where both have a name for different things, that which is read
-/// gets another one.
+/// Merges the types that are read and the types that are written into one namespace. If a name means different things, the
+/// type that is read is renamed.
 fn merged(read: Map<String, Value>, written: Map<String, Value>) -> Map<String, Value> {
     let mut different: BTreeSet<String> = BTreeSet::new();
     loop {
@@ -130,14 +130,14 @@ fn merged(read: Map<String, Value>, written: Map<String, Value>) -> Map<String, 
     all
 }
 
-/// What is added to the name of something that is read, if what is written under that name differs.
+/// Suffix for a type that is read, if the written type of the same name differs.
 const READ_SUFFIX: &str = "Input";
 
-/// Schemas by their names, which refer to each other.
+/// Schemas by name, which may refer to each other.
 struct Pieces(Map<String, Value>);
 
 impl Pieces {
-    /// Generates schemas in one name space.
+    /// Generates schemas in one namespace.
     fn generate(
         contract: Contract,
         experimental: bool,
@@ -157,7 +157,7 @@ impl Pieces {
         Self(pieces)
     }
 
-    /// Returns one of the schemas with those that it refers to.
+    /// Returns one schema together with those that it refers to.
     fn stand_alone(&self, name: &str) -> Value {
         let found = self.0.get(name).cloned().unwrap_or_default();
         let mut needed = BTreeMap::new();
@@ -181,7 +181,7 @@ impl Pieces {
     }
 }
 
-/// What clients send: requests and answers.
+/// What clients send: requests, and answers to the server's requests.
 fn read(experimental: bool) -> Pieces {
     Pieces::generate(Contract::Deserialize, experimental, |generator| {
         let mut pieces = Map::new();
@@ -209,7 +209,7 @@ fn read(experimental: bool) -> Pieces {
     })
 }
 
-/// What clients get: results, notifications and requests.
+/// What clients get: results, notifications and the server's requests.
 fn written(experimental: bool) -> Pieces {
     Pieces::generate(Contract::Serialize, experimental, |generator| {
         let mut pieces = Map::new();
@@ -256,7 +256,7 @@ fn request(method: &str, params: &str) -> Value {
     schema
 }
 
-/// Takes the experimental fields out of a schema, or their marks.
+/// Removes the experimental fields from a schema, or only their marks.
 fn settle(schema: &mut Value, experimental: bool) {
     match schema {
         Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! [`Searches`]: the searches for files that clients have begun.
+//! [`Searches`]: the file searches that clients have started.
 //!
-//! A search looks through directories on a thread for blocking work, and no thread waits for the next query. A newer query
-//! ends the work for an older one; the end of the connection ends all of it.
+//! A search walks directories on a thread for blocking work, and no thread is kept while it waits for the next query. A
+//! newer query stops the work for the older one, and closing the connection stops all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,20 +16,20 @@ use crate::message::RpcError;
 use crate::notification::{FoundFile, Notification};
 use crate::peer::{Message, Peer, PeerId};
 
-/// Most searches with changing queries that a connection can have at once.
+/// Most searches with changing queries per connection.
 pub const SEARCHES_MAX: usize = 8;
 /// Most files in one result.
 pub const FOUND_MAX: usize = 50;
 
-/// Most searches of all clients that work at the same time; the others wait.
+/// Most searches that run at the same time, over all clients; the others wait.
 const WORKING_MAX: usize = 8;
-/// How often a client is told what was found until then.
+/// How often a client gets the results found so far.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// What clients search for.
+/// The searches of all clients.
 #[derive(Debug)]
 pub(crate) struct Searches {
-    /// Searches with one query.
+    /// Searches with a single query.
     single: Mutex<BTreeMap<(PeerId, Token), Single>>,
     next: AtomicU64,
     sessions: Mutex<BTreeMap<(PeerId, String), Arc<Session>>>,
@@ -44,7 +44,7 @@ enum Token {
 
 #[derive(Clone, Debug)]
 struct Single {
-    /// Tells it from a later one of the same token.
+    /// Distinguishes it from a later search with the same token.
     number: u64,
     cancelled: Arc<AtomicBool>,
 }
@@ -61,7 +61,7 @@ impl Default for Searches {
 }
 
 impl Searches {
-    /// Searches once. A later search of the same token, or the end of the client, makes the result empty.
+    /// Runs a search once. A later search with the same token, or the end of the connection, makes the result empty.
     pub(crate) async fn once(
         self: &Arc<Self>,
         peer: PeerId,
@@ -95,7 +95,7 @@ impl Searches {
         Begun { searches: Arc::clone(self), key, single }
     }
 
-    /// Begins a search whose query changes, and is empty at first. One of the same name ends.
+    /// Starts a search with a changing query, which is empty at first. An earlier search of the same name is stopped.
     pub(crate) fn start(
         &self,
         peer: &Arc<Peer>,
@@ -107,8 +107,8 @@ impl Searches {
         let theirs = sessions.keys().filter(|other| other.0 == key.0 && **other != key).count();
         if theirs >= SEARCHES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection has {SEARCHES_MAX} searches, which is as many as can be: stop one \
-                 by fuzzyFileSearch/sessionStop"
+                "this connection has {SEARCHES_MAX} searches, which is the limit: stop one with \
+                 fuzzyFileSearch/sessionStop"
             )));
         }
         let session = Arc::new(Session {
@@ -132,7 +132,7 @@ impl Searches {
         Ok(session)
     }
 
-    /// Returns a search that was begun and not stopped.
+    /// Returns a search that was started and not stopped.
     pub(crate) fn find(&self, peer: PeerId, id: String) -> Result<Arc<Session>, RpcError> {
         let key = (peer, id);
         lock(&self.sessions).get(&key).cloned().ok_or_else(|| {
@@ -140,14 +140,14 @@ impl Searches {
         })
     }
 
-    /// Ends a search. It is no error if there is none.
+    /// Stops a search, if it exists.
     pub(crate) fn stop(&self, peer: PeerId, id: String) {
         if let Some(session) = lock(&self.sessions).remove(&(peer, id)) {
             session.cancel();
         }
     }
 
-    /// Ends everything that a client searches for.
+    /// Stops all searches of a client.
     pub(crate) fn end_of(&self, peer: PeerId) {
         for ((of, _), single) in &*lock(&self.single) {
             if *of == peer {
@@ -162,7 +162,7 @@ impl Searches {
         });
     }
 
-    /// Has a search answer its query, unless a thread is at it.
+    /// Makes a search answer its query, unless a thread is already working on it.
     pub(crate) fn work(&self, session: Arc<Session>) {
         // Taken at once, so that nobody else works on it as well.
         let Some(listed) = lock(&session.state).listed.take() else { return };
@@ -176,7 +176,7 @@ impl Searches {
     }
 }
 
-/// A search with one query; when it is dropped, it is over.
+/// A search with a single query; dropping it removes it from the list.
 struct Begun {
     searches: Arc<Searches>,
     key: (PeerId, Token),
@@ -196,14 +196,14 @@ impl Drop for Begun {
 /// The directories of a search.
 #[derive(Clone, Debug)]
 pub(crate) struct Roots {
-    /// As the client has named them.
+    /// As the client named them.
     names: Vec<String>,
     paths: Vec<PathBuf>,
 }
 
 impl Roots {
-    /// Takes the directories that a client names, relative to that of the server, each once. One that is not there, or is no
-    /// directory, is an error.
+    /// Resolves the directories that a client names, relative to the server's directory, without duplicates. A path that
+    /// does not exist or is not a directory is an error.
     pub(crate) fn find(names: Vec<String>, directory: &std::path::Path) -> Result<Self, RpcError> {
         let mut roots = Self { names: Vec::new(), paths: Vec::new() };
         let mut seen = BTreeSet::new();
@@ -211,7 +211,7 @@ impl Roots {
             let path = directory.join(&name);
             let wrong = |why: &dyn std::fmt::Display| {
                 RpcError::invalid(format!(
-                    "roots: `{name:.200}` cannot be searched: {why}; name directories that are there"
+                    "roots: `{name:.200}` cannot be searched: {why}; name existing directories"
                 ))
             };
             let found = path.canonicalize().map_err(|error| wrong(&error))?;
@@ -242,24 +242,24 @@ impl Roots {
     }
 }
 
-/// A search whose query changes.
+/// A search with a changing query.
 pub(crate) struct Session {
     peer: Arc<Peer>,
     id: String,
     roots: Roots,
     cancelled: AtomicBool,
-    /// Which query it is; changed with the state.
+    /// Number of the current query; changed together with the state.
     generation: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     query: String,
-    /// None while a thread works with it.
+    /// `None` while a thread is using it.
     listed: Option<Listed>,
 }
 
-/// The files that were found, and how to find the others.
+/// The files found so far, and the walk that finds the others.
 struct Listed {
     walk: Walk,
     files: Files,
@@ -273,7 +273,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Gives the search another query.
+    /// Sets the next query.
     pub(crate) fn ask(&self, query: String) {
         let mut state = lock(&self.state);
         state.query = query;
@@ -286,7 +286,7 @@ impl Session {
         lock(&self.state).listed = None;
     }
 
-    /// Answers queries until there is no new one.
+    /// Answers queries until there is no newer one.
     fn work(&self, mut listed: Listed) {
         loop {
             let (query, generation) = {
@@ -305,7 +305,7 @@ impl Session {
         }
     }
 
-    /// Tells the client what fits a query, while it is the last one: now and then, and when that is all.
+    /// Sends the matches of a query to the client, at intervals and at the end, as long as it is the latest query.
     fn answer(&self, query: &str, generation: u64, listed: &mut Listed) {
         let is_wanted = || {
             !self.cancelled.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! One connection: reads its lines, and handles the requests in them.
+//! Serves one connection: reads its lines and handles the requests in them.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::message::{Envelope, Incoming, RequestId, RpcError, refusal};
 use crate::method::{self, Call};
 use crate::peer::{Message, Peer};
 
-/// Most requests of one client that are handled at once.
+/// Most requests of one client that are handled at the same time.
 pub const REQUESTS_MAX: usize = 256;
 
-/// Serves a client until its input ends or it is disconnected. When its input ends, its open requests are still
-/// handled.
+/// Serves a client until its input ends or it is disconnected. Requests that were read before the end of the input are
+/// still handled.
 pub async fn serve(hub: &Hub, peer: &Arc<Peer>, mut lines: impl Stream<Item = Cut> + Unpin) {
     // A request is begun when it arrives, so requests that wait for nothing are handled in their order.
     let mut handled = FuturesUnordered::new();
@@ -57,7 +57,7 @@ pub async fn serve(hub: &Hub, peer: &Arc<Peer>, mut lines: impl Stream<Item = Cu
 
 type Requested = (RequestId, String, Option<Box<serde_json::value::RawValue>>);
 
-/// Returns the request in a line; handles notifications, responses and unreadable lines.
+/// Returns the request in a line; notifications, responses and unreadable lines are handled here.
 fn read(hub: &Hub, peer: &Peer, cut: &Cut) -> Option<Requested> {
     let line = match cut {
         Cut::Line(line) => line,
@@ -87,7 +87,7 @@ fn read(hub: &Hub, peer: &Peer, cut: &Cut) -> Option<Requested> {
     None
 }
 
-/// Refuses a request that is too long to be read, under its own id if that is near its beginning.
+/// Refuses a request that is too long, under its own id if the first bytes show it.
 fn refuse_overlong(hub: &Hub, peer: &Peer, head: &[u8]) {
     let problem = format!("the line has more than {LINE_BYTES_MAX} bytes, so it was not read");
     hub.note(&format!("skipped a line: {problem}{}", begins(head)));
@@ -105,7 +105,7 @@ fn refuse(peer: &Peer, id: &RequestId, error: &RpcError) {
     peer.send(&Message::line(refusal(Some(id), error)));
 }
 
-/// Quotes the beginning of a line, for the operator.
+/// Quotes the beginning of a line for the operator.
 fn begins(line: &[u8]) -> String {
     if line.is_empty() {
         return String::new();

@@ -5,7 +5,7 @@
 //!  └──archive, delete, the end of the server──▶ closing ◀──interrupted──┘   ──▶ gone
 //! ```
 //!
-//! The task waits for turns and passes on their events. A thread that no client follows is closed after a while.
+//! The task waits for turns and passes on their events. A thread is closed when no client has followed it for a while.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -30,15 +30,14 @@ use crate::request::{DynamicToolSpec, GitChanges, Settings};
 use crate::turn::{Told, TurnFace};
 use crate::wire::{self, Status, ThreadSettings};
 
-/// How long a thread that no client follows stays loaded.
+/// How long a thread stays loaded without followers.
 const UNFOLLOWED_MAX: Duration = Duration::from_secs(10 * 60);
-/// Notifications of a thread are numbered from the time when it is loaded, times this: so numbers grow from one load to the
-/// next, and are exact in JavaScript.
+/// The first number of a loaded thread's notifications is the time in milliseconds times this, so numbers keep growing when
+/// the thread is loaded again, and JavaScript still represents them exactly.
 const NUMBERS_PER_MS: u64 = 1000;
-/// How long questions and tool calls wait for a client to follow the thread again, once none does.
+/// How long questions and tool calls wait for a follower when the last one has left.
 const RECONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A thread that is loaded by this server.
 #[derive(Debug)]
 pub(crate) struct LoadedThread {
     pub(crate) id: ThreadId,
@@ -46,11 +45,11 @@ pub(crate) struct LoadedThread {
     pub(crate) asked: Arc<Asked>,
     state: Mutex<ThreadState>,
     missed: Mutex<Missed>,
-    /// Whether it is closed, so that its log is free.
+    /// Whether it is closed, which means that its log may be opened again.
     gone: watch::Sender<bool>,
-    /// Signals that a client has begun or ceased to follow it.
+    /// Signals that the list of followers has changed.
     followers_changed: Notify,
-    /// Signals that the end of a turn was told.
+    /// Signals that clients were notified of the end of a turn.
     turn_told: Notify,
 }
 
@@ -59,26 +58,24 @@ pub(crate) struct ThreadState {
     pub(crate) open: Thread,
     /// The settings and tools that it was opened with.
     pub(crate) opening: Opening,
-    /// Whether it has to be opened again before its next turn, because its settings have changed.
+    /// Whether it must be opened again before its next turn, because its settings have changed.
     pub(crate) is_outdated: bool,
-    /// As clients see it, without turns.
     thread: wire::Thread,
     pub(crate) settings: ThreadSettings,
     window: Option<u64>,
     raw_reasoning: bool,
-    /// Whether it has a log on disk.
+    /// Whether its log is on disk.
     saved: bool,
     failed: bool,
-    /// Whether its last turn was interrupted, so that nothing begins by itself.
+    /// Whether its last turn was interrupted, so that no turn starts by itself.
     interrupted: bool,
     /// Whether its goal is active.
     pub(crate) pursues: bool,
     pub(crate) goal_tool: Option<ToolHandle>,
     turn: Option<RunningTurn>,
-    /// Where turns are sent; none while it is closing.
+    /// The channel for new turns; `None` while the thread is closing.
     turns: Option<mpsc::UnboundedSender<Turn>>,
     followers: BTreeMap<PeerId, Arc<Peer>>,
-    /// Whether any client ever followed it.
     was_followed: bool,
 }
 
@@ -86,20 +83,20 @@ pub(crate) struct ThreadState {
 struct RunningTurn {
     face: TurnFace,
     handle: TurnHandle,
-    /// Why the user cannot add to it, if so.
+    /// Why it accepts no input, if so.
     closed: Option<Closed>,
-    /// Whether it says something that was queued.
+    /// Whether its input came from the queue.
     is_queued: bool,
 }
 
-/// What a turn does that the user cannot add to.
+/// Why a turn accepts no input from the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     Compaction,
     Review,
 }
 
-/// What a thread is opened with, and opened with again if settings change.
+/// What a thread is opened with, and opened again with when settings change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
     pub(crate) settings: Settings,
@@ -107,21 +104,19 @@ pub(crate) struct Opening {
     pub(crate) dynamic_tools: Vec<DynamicToolSpec>,
     /// The name of the client that opened it.
     pub(crate) client: String,
-    /// What the model says about the goal, while there is one.
+    /// The tools that report on the goal, while there is one.
     pub(crate) goal_tools: Tools,
-    /// The thread itself, for its tools, once it is loaded.
+    /// A reference to the thread for its tools, set once it is loaded.
     pub(crate) owner: Owner,
 }
 
-/// The thread that a tool belongs to; set once it is loaded.
+/// The thread that a tool belongs to; set once the thread is loaded.
 pub(crate) type Owner = Arc<OnceLock<Weak<LoadedThread>>>;
 
-/// A thread that was just opened.
 pub(crate) struct Opened {
     pub(crate) open: Thread,
     pub(crate) opening: Opening,
     pub(crate) asked: Arc<Asked>,
-    /// As clients see it, without turns.
     pub(crate) thread: wire::Thread,
     pub(crate) settings: ThreadSettings,
     pub(crate) window: Option<u64>,
@@ -130,7 +125,7 @@ pub(crate) struct Opened {
 }
 
 impl LoadedThread {
-    /// Takes over an open thread, and starts its task.
+    /// Takes over an opened thread, and starts its task.
     pub(crate) fn start(hub: &Hub, id: ThreadId, opened: Opened) -> Arc<Self> {
         let Opened { open, opening, asked, thread, settings, window, raw_reasoning, saved } =
             opened;
@@ -174,7 +169,6 @@ impl LoadedThread {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a client follow it.
     pub(crate) fn follow(&self, peer: &Arc<Peer>) {
         let mut state = self.lock();
         state.followers.insert(peer.id(), Arc::clone(peer));
@@ -183,7 +177,7 @@ impl LoadedThread {
         self.followers_changed.notify_one();
     }
 
-    /// Removes a follower. Returns whether the client was one.
+    /// Removes a follower. Returns whether the client was a follower.
     pub(crate) fn unfollow(&self, peer: PeerId) -> bool {
         let mut state = self.lock();
         let followed = state.followers.remove(&peer).is_some();
@@ -200,7 +194,7 @@ impl LoadedThread {
         !self.lock().followers.is_empty()
     }
 
-    /// Waits for a moment. Returns whether a client follows the thread by then, which could answer.
+    /// Waits for a moment, and returns whether the thread has a follower then.
     pub(crate) async fn is_followed_again(&self) -> bool {
         tokio::time::sleep(RECONNECT_TIME_MAX).await;
         self.has_followers()
@@ -210,7 +204,7 @@ impl LoadedThread {
         self.lock().followers.values().cloned().collect()
     }
 
-    /// Waits until the clients were told of the end of a turn that is over; not for one that still runs.
+    /// Waits until clients were notified of the end of a turn that is over; does not wait for a turn that is still running.
     pub(crate) async fn turn_told(&self) {
         loop {
             let told = self.turn_told.notified();
@@ -224,7 +218,7 @@ impl LoadedThread {
         }
     }
 
-    /// Stops taking turns, and interrupts the running one. The task then closes the thread.
+    /// Refuses new turns and interrupts the running one; the task then closes the thread.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.turns = None;
@@ -235,13 +229,13 @@ impl LoadedThread {
         self.asked.give_up();
     }
 
-    /// Waits until the thread is closed, so that its log is free.
+    /// Waits until the thread is closed and its log may be opened again.
     pub(crate) async fn gone(&self) {
         // The sender is in `self`.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// Sends a notification to the clients that follow it, and keeps it for those that come back.
+    /// Sends a notification to the followers, and keeps it for clients that are disconnected.
     pub(crate) fn tell(&self, followers: &[Arc<Peer>], notification: Notification) {
         // Held until it is sent, so that every client gets them in the order of their numbers.
         let mut missed = self.missed();
@@ -249,7 +243,6 @@ impl LoadedThread {
         followers.iter().for_each(|peer| peer.send(&message));
     }
 
-    /// Returns the last notifications.
     pub(crate) fn missed(&self) -> MutexGuard<'_, Missed> {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,7 +257,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns the thread as it is now, without turns.
+    /// Returns the thread as clients see it, without turns.
     pub(crate) fn shown(&self) -> wire::Thread {
         wire::Thread { status: self.status(), ..self.thread.clone() }
     }
@@ -273,7 +266,7 @@ impl ThreadState {
         self.saved
     }
 
-    /// Notes that its log has lines that others can read.
+    /// Records that its log has lines that others can read.
     pub(crate) fn note_saved(&mut self) {
         self.saved |= !self.thread.ephemeral;
     }
@@ -282,7 +275,7 @@ impl ThreadState {
         self.thread.ephemeral
     }
 
-    /// Replaces the open thread, after it was opened again with other settings.
+    /// Replaces the thread after it was opened again with other settings.
     pub(crate) fn replace(&mut self, opened: Opened) {
         let Opened { open, opening, thread, settings, window, raw_reasoning, .. } = opened;
         (self.open, self.opening, self.settings, self.window) = (open, opening, settings, window);
@@ -305,7 +298,6 @@ impl ThreadState {
         self.turns.is_none()
     }
 
-    /// Returns the id of the running turn.
     pub(crate) fn turn_id(&self) -> Option<&str> {
         self.turn.as_ref().map(|turn| turn.face.id())
     }
@@ -314,7 +306,7 @@ impl ThreadState {
         self.turn.as_ref().map(|turn| turn.face.turn())
     }
 
-    /// Notes that the user cannot add to the turn that has just begun.
+    /// Records that the turn that has just started accepts no input.
     pub(crate) fn takes_no_input(&mut self, closed: Closed) {
         if let Some(turn) = &mut self.turn {
             turn.closed = Some(closed);
@@ -324,34 +316,34 @@ impl ThreadState {
         }
     }
 
-    /// Notes that the turn that has just begun says something that was queued.
+    /// Records that the turn that has just started got its input from the queue.
     pub(crate) fn says_queued(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.is_queued = true;
         }
     }
 
-    /// Returns whether what a turn uses counts for a goal, as far as is known without looking.
+    /// Returns whether a turn may count for a goal, without reading the goal from disk.
     fn counts(&self) -> bool {
         self.pursues || self.goal_tool.is_some()
     }
 
-    /// Returns whether a turn may begin that no client has asked for at this moment.
+    /// Returns whether a turn may start by itself, from the queue or for the goal.
     pub(crate) fn may_go_on(&self) -> bool {
         self.turn.is_none() && !self.is_closing() && !self.interrupted
     }
 
-    /// Notes that a client wants it to go on, although its last turn was interrupted.
+    /// Records that a client wants the thread to continue after an interrupted turn.
     pub(crate) fn may_go_on_again(&mut self) {
         self.interrupted = false;
     }
 
-    /// Returns whether anything can be kept about it besides its log.
+    /// Returns whether the thread can have extras.
     pub(crate) fn may_have_extras(&self) -> bool {
         self.saved && !self.thread.ephemeral
     }
 
-    /// Returns why the user cannot add to the running turn, if so.
+    /// Returns why the running turn accepts no input, if so.
     pub(crate) fn closed_to_input(&self) -> Option<Closed> {
         self.turn.as_ref().and_then(|turn| turn.closed)
     }
@@ -360,7 +352,7 @@ impl ThreadState {
         self.turn.as_ref().map(|turn| &turn.handle)
     }
 
-    /// Prepares a turn; it starts when it is passed to [`ThreadState::send`]. Returns the turn as clients see it.
+    /// Prepares a turn, which starts when it is passed to [`ThreadState::send`]. Returns the turn as clients see it.
     pub(crate) fn begin(
         &mut self,
         turn: &Turn,
@@ -383,7 +375,7 @@ impl ThreadState {
         shown
     }
 
-    /// Returns a turn with the input that came too late for the last one, unless another turn was requested.
+    /// Returns a turn for the input that came too late for the last one, unless another turn was requested.
     fn follow_up(&mut self) -> Option<Turn> {
         if self.turn.is_some() || self.turns.is_none() || !self.open.has_unsaid() {
             return None;
@@ -403,7 +395,7 @@ impl ThreadState {
     }
 }
 
-/// Runs the turns of a thread one after the other, until no more can be requested; then closes it.
+/// Runs the turns of a thread one after the other until no more can be requested, then closes the thread.
 async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedReceiver<Turn>) {
     let mut follow_up = None;
     while let Some(mut turn) = match follow_up.take() {
@@ -472,7 +464,8 @@ async fn run(hub: Hub, loaded: Arc<LoadedThread>, mut turns: mpsc::UnboundedRece
     loaded.gone.send_replace(true);
 }
 
-/// Lets a thread go on by itself, once no request about it is being handled: one of them may wait for its end.
+/// Starts the next turn from the queue or for the goal, but only after pending requests about the thread: one of them may
+/// be waiting for the thread to close.
 fn go_on_later(hub: &Hub, loaded: &Arc<LoadedThread>) {
     if !loaded.lock().may_go_on() || !loaded.lock().may_have_extras() {
         return;
@@ -484,7 +477,7 @@ fn go_on_later(hub: &Hub, loaded: &Arc<LoadedThread>) {
     });
 }
 
-/// Notifies the followers that the requested turn failed before it began.
+/// Notifies the followers that a requested turn failed before it started.
 fn end_unstarted(hub: &Hub, loaded: &LoadedThread, why: &str) {
     let (running, followers) = {
         let mut state = loaded.lock();
@@ -498,7 +491,7 @@ fn end_unstarted(hub: &Hub, loaded: &LoadedThread, why: &str) {
     }
 }
 
-/// Waits for the next turn; none if the thread is to be closed.
+/// Waits for the next turn; `None` if the thread is to be closed.
 async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) -> Option<Turn> {
     loop {
         let (followed, patience) = {
@@ -517,7 +510,7 @@ async fn next(loaded: &LoadedThread, turns: &mut mpsc::UnboundedReceiver<Turn>) 
     }
 }
 
-/// Sends the notifications and questions of an event. Returns the follower if there is only one.
+/// Sends the notifications and questions for an event. Returns the follower if there is exactly one.
 fn on_event(
     hub: &Hub,
     loaded: &Arc<LoadedThread>,
@@ -580,35 +573,35 @@ fn on_event(
     }
 }
 
-/// Returns whether a message of the user is in the log now.
+/// Returns whether the event says that a message of the user is in the log.
 fn is_user_message(event: &Event) -> bool {
     matches!(event, Event::ItemCompleted(item) if matches!(item.body, ItemBody::UserMessage(_)))
 }
 
-/// Sends the parts of a text that were collected.
+/// Sends the collected deltas.
 fn tell_collected(hub: &Hub, loaded: &LoadedThread, collected: &mut Collected) {
     if let Some(parts) = collected.take() {
         send(hub, loaded, &loaded.followers(), parts);
     }
 }
 
-/// Parts of a text that are sent together. What a part costs grows with the number of clients that it is sent to, so parts
-/// that come faster than those can be served are joined, once for all of them. One client alone gets each part.
+/// Deltas of a text that are sent together. Each delta costs time for every follower, so deltas that arrive faster than
+/// they can be sent are joined once for all followers. A single follower gets every delta.
 #[derive(Debug, Default)]
 struct Collected {
     parts: Option<Notification>,
-    /// When the last ones were sent.
+    /// When deltas were last sent.
     sent: Option<Instant>,
-    /// How long to collect after that.
+    /// How long to collect since then.
     pause: Duration,
 }
 
-/// How long parts are collected for each client that follows, and at most: nobody sees that.
+/// How long deltas are collected per follower, and at most: too short to notice.
 const PAUSE_EACH: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl Collected {
-    /// Takes a part for later, or returns what has to be sent now, after what was collected before.
+    /// Collects a delta, or returns a notification that must be sent now, after the collected ones.
     fn add(&mut self, notification: Notification, followers: usize) -> Option<Notification> {
         let Some(text) = notification.part_text().filter(|_| followers > 1) else {
             return Some(notification);
@@ -634,7 +627,7 @@ impl Collected {
         None
     }
 
-    /// Waits until it is time to send what was collected; for ever if nothing was.
+    /// Waits until the collected deltas are due; forever if there are none.
     async fn is_due(&self) {
         match (&self.parts, self.sent) {
             (Some(_), Some(sent)) => tokio::time::sleep_until((sent + self.pause).into()).await,
@@ -670,7 +663,7 @@ mod tests {
         }
     }
 
-    /// Adds parts of two items for this many followers; returns what is sent.
+    /// Adds deltas of two items for this many followers; returns what is sent.
     fn sent(followers: usize, parts: &[(&str, &str)]) -> Vec<String> {
         let mut collected = Collected::default();
         let mut sent = Vec::new();

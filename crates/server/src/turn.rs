@@ -1,12 +1,12 @@
-//! Projects a running turn: events of the engine become notifications, and questions to clients.
+//! Converts the events of a running turn to notifications, and to questions for clients.
 //!
 //! ```text
 //! a command:  status waiting ─▶ item/started ─▶ question ─▶ resolved ─▶ status ─▶ item/completed
 //! a patch:    item/started ─▶ status waiting ─▶ question ─▶ resolved ─▶ status ─▶ item/completed
 //! ```
 //!
-//! A refused command is completed before the status of the thread changes, and a question that is withdrawn is resolved
-//! after the turn has ended: that is the order of notifications in the reference.
+//! A refused command completes before the status of the thread changes, and a withdrawn question is resolved after the end
+//! of the turn: the reference sends its notifications in this order.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::question::{self, Question};
 use crate::request::ItemsView;
 use crate::wire::{ActiveFlag, Body, Item, Status, Turn, TurnError, TurnStatus};
 
-/// Projects the events of one turn.
+/// Converts the events of one turn.
 #[derive(Clone, Debug)]
 pub struct TurnFace {
     thread: String,
@@ -33,21 +33,20 @@ pub struct TurnFace {
     last_message: Option<Item>,
     window: Option<u64>,
     diff: TurnDiff,
-    /// Whether raw reasoning is shown.
     raw_reasoning: bool,
     /// Questions that wait for an answer.
     asking: Vec<(ApprovalId, ActiveFlag)>,
     /// Questions that were withdrawn; they are resolved after the turn has ended.
     withdrawn: Vec<ApprovalId>,
-    /// Whether the turn is said to have started only after its first item, as in the reference.
+    /// Whether `turn/started` is sent only after the first item, as the reference does for reviews.
     begins_with_review: bool,
-    /// What is said of its start then.
+    /// The notifications about the start that wait for that.
     held: Vec<Notification>,
-    /// What the thread waits for, according to the last status that clients got.
+    /// What the thread waits for, according to the last status that was sent.
     waiting: Vec<ActiveFlag>,
 }
 
-/// What follows from an event for clients.
+/// What an event causes for clients.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are notifications")]
 pub enum Told {
@@ -63,18 +62,17 @@ impl From<Notification> for Told {
     }
 }
 
-/// An item that has started and is not completed.
+/// An item that has started and not completed.
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
     started_ms: u64,
     is_command: bool,
-    /// The index of the last part of its summary that was announced, if it is reasoning.
+    /// The last part of its summary that was announced, if it is reasoning.
     summary_part: Option<u64>,
 }
 
 impl TurnFace {
-    /// Creates the projection of a turn that has not started.
     pub fn new(thread: String, turn: String, window: Option<u64>) -> Self {
         Self {
             thread,
@@ -93,26 +91,26 @@ impl TurnFace {
         }
     }
 
-    /// Sets whether raw reasoning is shown, too.
+    /// Sets whether raw reasoning is also sent.
     #[must_use]
     pub fn raw_reasoning(mut self, shown: bool) -> Self {
         self.raw_reasoning = shown;
         self
     }
 
-    /// Shows paths in diffs relative to this directory.
+    /// Sets the directory that paths in diffs are relative to.
     #[must_use]
     pub fn directory(mut self, directory: &Path) -> Self {
         self.diff = TurnDiff::new(directory.to_owned());
         self
     }
 
-    /// Notes that the turn is a review.
+    /// Records that the turn is a review.
     pub fn begins_with_review(&mut self) {
         self.begins_with_review = true;
     }
 
-    /// Returns the status of the thread, with what it waits for.
+    /// Returns the status of the thread, including what it waits for.
     pub fn status(&self) -> Status {
         Status::Active { active_flags: self.waiting.clone() }
     }
@@ -126,7 +124,7 @@ impl TurnFace {
         &self.turn
     }
 
-    /// Returns the notifications for a turn that could not even start.
+    /// Returns the notifications for a turn that failed before it started.
     pub fn never_started(mut self, why: &str, now_ms: u64) -> Vec<Notification> {
         self.started_ms = now_ms;
         self.ended(now_ms, TurnStatus::Failed);
@@ -159,7 +157,7 @@ impl TurnFace {
         told
     }
 
-    /// Returns the notifications of events that neither start nor end anything.
+    /// Returns the notifications for events that neither start nor end anything.
     fn plain_event(&mut self, event: &Event) -> Vec<Notification> {
         match event {
             Event::TurnStarted { at_ms } => self.started(*at_ms),
@@ -351,7 +349,6 @@ impl TurnFace {
         }
     }
 
-    /// Returns what the open questions make the turn wait for.
     fn waits_for(&self) -> Vec<ActiveFlag> {
         let flags = [ActiveFlag::WaitingOnApproval, ActiveFlag::WaitingOnUserInput];
         let has = |flag: &ActiveFlag| self.asking.iter().any(|(_, asked)| asked == flag);
@@ -490,7 +487,7 @@ fn timed(started_ms: u64, completed_ms: Option<u64>, body: Body) -> Item {
     Item { body, started_at_ms: Some(started_ms), completed_at_ms: completed_ms }
 }
 
-/// Removes the text of an item that starts: it follows in deltas, or with the completed item.
+/// Removes the text of a starting item: it follows in deltas or with the completed item.
 fn begun(body: Body) -> Body {
     match body {
         Body::AgentMessage { id, .. } => Body::agent_message(id, String::new()),
@@ -524,7 +521,7 @@ mod tests {
         ItemBody::AgentMessage { text: text.into() }
     }
 
-    /// Plays events, a second apart; compares the notifications, abbreviated.
+    /// Plays events one second apart, and compares the notifications in short form.
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
         check_face(TurnFace::new("th".into(), "tu".into(), Some(9)), events, want);
@@ -555,7 +552,7 @@ mod tests {
         assert_eq!(got, want);
     }
 
-    /// Stamps an event as the engine would; items start a second before they end.
+    /// Gives an event the times that the engine would; items start one second before they end.
     fn at(event: &Event, now_ms: u64) -> Event {
         let mut event = event.clone();
         match &mut event {

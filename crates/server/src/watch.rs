@@ -1,7 +1,8 @@
 //! [`Watches`]: the files and directories that clients watch.
 //!
-//! One thread and one watcher of the system serve all clients. Both sleep while nothing happens; what happens in quick
-//! succession is told at once. A path need not exist: then the nearest directory above it is looked at.
+//! One thread and one watcher of the operating system serve all clients. Both sleep while nothing changes, and changes in
+//! quick succession are reported together. A path need not exist; until it does, the nearest existing directory above it is
+//! watched.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,27 +21,25 @@ use crate::peer::{Message as ToPeer, Peer, PeerId};
 
 /// Most paths that a connection can watch.
 pub const WATCHES_MAX: usize = 128;
-/// Most paths in one notification; if more have changed, it names the watched path instead.
+/// Most paths in one notification; if more have changed, only the watched path is named.
 pub const CHANGED_PATHS_MAX: usize = 1024;
 
-/// How long changes are gathered before they are told.
+/// How long changes are collected before they are reported.
 const GATHER: Duration = Duration::from_millis(200);
-/// Most events of the system that wait. What is lost beyond them is told as a change of every watched path.
+/// Most events of the system that can wait. If more arrive, every watched path is reported as changed.
 const EVENTS_WAITING_MAX: usize = 16 * 1024;
-/// How often it is tried to look at directories that change meanwhile.
+/// How often to try to watch directories that change in the meantime.
 const TRIES: u32 = 8;
 
-/// What clients watch.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// To the thread, which is started for the first watch.
+    /// The channel to the thread, which is started for the first watch.
     thread: Mutex<Option<Sender<Message>>>,
 }
 
 /// Everything that wakes the thread.
 enum Message {
     Event(notify::Result<Event>),
-    /// The watcher of the system had more to say than there was room for.
     Add {
         peer: Arc<Peer>,
         id: String,
@@ -51,7 +50,7 @@ enum Message {
         key: Key,
         done: oneshot::Sender<()>,
     },
-    /// The client is gone.
+    /// The client has disconnected.
     Forget(PeerId),
     End,
 }
@@ -60,7 +59,7 @@ enum Message {
 type Key = (PeerId, String);
 
 impl Watches {
-    /// Begins to watch a path.
+    /// Starts to watch a path.
     pub(crate) async fn add(
         &self,
         peer: &Arc<Peer>,
@@ -74,7 +73,7 @@ impl Watches {
         added.await.map_err(|_| ended())?
     }
 
-    /// Watches a path no more. It is no error if it was not watched.
+    /// Stops watching a path, if it is watched.
     pub(crate) async fn remove(&self, peer: PeerId, id: String) {
         let (done, removed) = oneshot::channel();
         if self.tell(Message::Remove { key: (peer, id), done }) {
@@ -83,12 +82,12 @@ impl Watches {
         }
     }
 
-    /// Ends what a client watches.
+    /// Ends all watches of a client.
     pub(crate) fn forget(&self, peer: PeerId) {
         self.tell(Message::Forget(peer));
     }
 
-    /// Returns false if nobody has watched anything yet.
+    /// Sends a message to the thread. Returns false if the thread was never started.
     fn tell(&self, message: Message) -> bool {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_some_and(|thread| thread.send(message).is_ok())
@@ -129,11 +128,12 @@ impl Drop for Watches {
     }
 }
 
-/// Events on their way to the thread. Their sender must not wait: the thread waits for it whenever it begins to watch.
+/// Counts the events that wait for the thread. Their sender must not block, because the thread waits for it whenever it
+/// starts to watch a directory.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: AtomicUsize,
-    /// Whether there was no room for some.
+    /// Whether events were dropped because there was no room.
     lost: AtomicBool,
 }
 
@@ -159,9 +159,9 @@ struct Watcher {
     queue: Arc<Queue>,
     watches: BTreeMap<Key, Watch>,
     by_path: HashMap<PathBuf, BTreeSet<Key>>,
-    /// The directories that the system looks at, and for how many watches.
+    /// The directories that the system watches, and the number of watches that need each.
     anchors: HashMap<PathBuf, usize>,
-    /// What is to be told, and when.
+    /// Changes that are not reported yet; `due` is when they will be.
     changed: BTreeMap<Key, BTreeSet<PathBuf>>,
     due: Option<Instant>,
 }
@@ -169,7 +169,7 @@ struct Watcher {
 struct Watch {
     peer: Arc<Peer>,
     path: PathBuf,
-    /// The directories that are looked at for it.
+    /// The directories that the system watches for it.
     anchors: BTreeSet<PathBuf>,
     exists: bool,
 }
@@ -217,8 +217,8 @@ impl Watcher {
         let theirs = self.watches.range((key.0, String::new())..);
         if theirs.take_while(|(other, _)| other.0 == key.0).count() >= WATCHES_MAX {
             return Err(RpcError::invalid(format!(
-                "this connection watches {WATCHES_MAX} paths, which is as many as can be: \
-                 fs/unwatch some"
+                "this connection watches {WATCHES_MAX} paths, which is the limit: end some \
+                 with fs/unwatch"
             )));
         }
         let exists = path.symlink_metadata().is_ok();
@@ -245,8 +245,8 @@ impl Watcher {
         self.release(&watch.anchors);
     }
 
-    /// Looks at the directories that changes of a path are noticed in. Returns those that the system does look at, and why
-    /// not at another one.
+    /// Watches the directories in which changes of a path can be seen. Returns those that the system does watch, and why
+    /// another one could not be watched.
     fn hold(&mut self, path: &Path) -> (BTreeSet<PathBuf>, Option<String>) {
         let (mut held, mut refused) = (BTreeSet::new(), None);
         for anchor in anchors_of(path) {
@@ -308,7 +308,7 @@ impl Watcher {
         }
     }
 
-    /// Looks at other directories, as something at this path has come or gone.
+    /// Updates the watched directories after something at this path was created or removed.
     fn moved(&mut self, path: &Path) {
         if self.anchors.contains_key(path) {
             // The system looks at what was there before, if at anything.
@@ -363,7 +363,7 @@ impl Watcher {
     }
 }
 
-/// Returns the directories in which changes of a path are noticed: itself, and the nearest one above it.
+/// Returns the directories in which changes of a path can be seen: the path itself, and the nearest directory above it.
 fn anchors_of(path: &Path) -> Vec<PathBuf> {
     let above = path.ancestors().skip(1).find(|above| above.is_dir());
     let itself = path.is_dir().then_some(path);

@@ -1,4 +1,4 @@
-//! Threads, turns and items as JSON for clients. The order of fields is the reference's.
+//! Threads, turns and items as JSON for clients. Fields are in the reference's order.
 
 use std::path::Path;
 
@@ -25,21 +25,21 @@ use crate::request::{Approval, Changes, ItemsView, UserInput};
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
     pub id: String,
-    /// Where it runs; none while it is not loaded.
+    /// Where it runs; null while it is not loaded.
     #[schemars(extend("x-experimental" = true))]
     pub environments: Option<Vec<Environment>>,
     /// Always null in this build.
     #[schemars(extend("x-experimental" = true))]
     pub extra: (),
-    /// The id of the session in its log; the id of the thread if the log has none.
+    /// The id of the session in its log, or its own id if the log has none.
     pub session_id: String,
-    /// The thread it was forked from.
+    /// The thread that it was forked from.
     pub forked_from_id: Option<String>,
     /// Always null in this build.
     pub parent_thread_id: (),
-    /// The user's first message.
+    /// The beginning of the user's first message.
     pub preview: String,
-    /// Whether it is not saved.
+    /// Whether it is kept in memory only.
     pub ephemeral: bool,
     /// Always null in this build.
     pub section: (),
@@ -47,17 +47,17 @@ pub struct Thread {
     pub section_entered_at: (),
     /// Always null in this build.
     pub project_id: (),
-    /// Whether its lines have ordinals.
+    /// Whether the lines of its log have ordinals.
     pub history_mode: HistoryMode,
     pub model_provider: String,
     pub model: Option<String>,
     pub reasoning_effort: Option<String>,
     pub created_at: i64,
-    /// When it was last written to.
+    /// When it last changed.
     pub updated_at: i64,
     /// The same as `updated_at`.
     pub recency_at: i64,
-    /// Whether it is loaded, and its activity.
+    /// Whether it is loaded, and what it is doing.
     pub status: Status,
     pub path: Option<String>,
     pub cwd: String,
@@ -65,9 +65,9 @@ pub struct Thread {
     pub cli_version: String,
     /// The client that created it.
     pub originator: Option<String>,
-    /// Which kind of program created it, such as `cli` or `vscode`.
+    /// The kind of program that created it, such as `cli` or `vscode`.
     pub source: Value,
-    /// Whether a user can send messages to it.
+    /// Whether the user can send messages to it.
     #[schemars(extend("x-experimental" = true))]
     pub can_accept_direct_input: Option<bool>,
     /// Always null in this build.
@@ -76,7 +76,7 @@ pub struct Thread {
     pub agent_nickname: (),
     /// Always null in this build.
     pub agent_role: (),
-    /// The Git commit and branch at its start, unless a client has changed them.
+    /// The Git commit and branch when it was created, unless a client has changed them.
     pub git_info: Option<GitInfo>,
     /// The name that the user gave it.
     pub name: Option<String>,
@@ -88,7 +88,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Creates a thread from its entry in the index.
+    /// Creates a thread from its index entry.
     pub fn from_summary(found: Summary) -> Self {
         let seconds = |ms: i64| ms.div_euclid(1000);
         let updated_at = seconds(found.updated_ms);
@@ -117,7 +117,7 @@ impl Thread {
     }
 }
 
-/// Where a thread runs.
+/// The machine and directory that a thread runs in.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadEnvironment")]
@@ -143,7 +143,7 @@ impl Environment {
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "ThreadHistoryMode")]
 pub enum HistoryMode {
-    /// Each line has an ordinal, so that forks can end at any turn.
+    /// Lines have ordinals, so forks can end at any turn.
     #[default]
     Paginated,
     /// Lines have no ordinals, as in older logs.
@@ -159,15 +159,15 @@ pub struct GitInfo {
     pub origin_url: Option<String>,
 }
 
-/// Whether a thread is loaded, and its activity.
+/// Whether a thread is loaded, and what it is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 #[schemars(rename = "ThreadStatus")]
 pub enum Status {
-    /// It is on disk only.
+    /// It exists only on disk.
     #[default]
     NotLoaded,
-    /// It waits for the user.
+    /// It is waiting for the user.
     Idle,
     /// Its last turn failed.
     SystemError,
@@ -185,7 +185,7 @@ impl Status {
     }
 }
 
-/// What a turn waits for.
+/// Something that a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadActiveFlag")]
@@ -194,7 +194,7 @@ pub enum ActiveFlag {
     WaitingOnUserInput,
 }
 
-/// The settings of a thread, as they are in results.
+/// The settings of a thread, as results contain them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSettings {
@@ -214,10 +214,10 @@ pub struct ThreadSettings {
     pub reasoning_effort: Option<String>,
     #[schemars(extend("x-experimental" = true))]
     multi_agent_mode: &'static str,
-    /// How reasoning is summarised; results do not have it.
+    /// How reasoning is summarized. Not part of results.
     #[serde(skip)]
     pub summary: Option<String>,
-    /// How the user and the model work together, and what the model was told of it; results do not have it.
+    /// The collaboration mode, and the instructions that replace its own. Not part of results.
     #[serde(skip)]
     pub mode: (ModeKind, Option<String>),
 }
@@ -253,7 +253,7 @@ impl ThreadSettings {
         }
     }
 
-    /// Returns the settings as `thread/settings/updated` has them.
+    /// Converts the settings for `thread/settings/updated`.
     pub fn to_updated(&self) -> UpdatedSettings {
         UpdatedSettings {
             disabled_plugin_ids: [],
@@ -280,7 +280,7 @@ impl ThreadSettings {
         }
     }
 
-    /// Creates the settings; the other fields are the same for all threads of this build.
+    /// Creates the settings; fields that are not arguments are the same for all threads of this build.
     pub fn new(
         model: String,
         model_provider: String,
@@ -308,7 +308,7 @@ impl ThreadSettings {
     }
 }
 
-/// The settings of a thread, as notifications have them: some names differ from those in results.
+/// The settings of a thread, as notifications contain them; some names differ from those in results.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ThreadSettings")]
@@ -330,14 +330,13 @@ pub struct UpdatedSettings {
     personality: (),
 }
 
-/// How the user and the model work together.
+/// A collaboration mode and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CollaborationMode {
     pub mode: ModeKind,
     pub settings: ModeSettings,
 }
 
-/// The modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModeKind {
@@ -345,13 +344,13 @@ pub enum ModeKind {
     Default,
 }
 
-/// What is set together with a mode.
+/// Settings that come with a mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Settings")]
 pub struct ModeSettings {
     pub model: String,
     pub reasoning_effort: Option<String>,
-    /// What the model is told about the mode, if not the usual text.
+    /// Instructions to the model that replace those of the mode.
     pub developer_instructions: Option<String>,
 }
 
@@ -373,18 +372,18 @@ impl From<ModeKind> for Mode {
     }
 }
 
-/// What commands may do.
+/// The sandbox of commands.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 #[schemars(rename = "SandboxPolicy")]
 pub enum Sandbox {
-    /// Read everything, write nothing.
+    /// Commands may read everything and write nothing.
     #[serde(rename_all = "camelCase")]
     ReadOnly {
         /// Whether commands may use the network.
         network_access: bool,
     },
-    /// Also write in the workspace.
+    /// Commands may also write in the workspace.
     #[serde(rename_all = "camelCase")]
     WorkspaceWrite {
         /// Additional writable directories.
@@ -396,7 +395,7 @@ pub enum Sandbox {
         /// Whether `/tmp` is not writable.
         exclude_slash_tmp: bool,
     },
-    /// Run without a sandbox.
+    /// Commands run without a sandbox.
     DangerFullAccess,
 }
 
@@ -405,11 +404,10 @@ pub enum Sandbox {
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: String,
-    /// Its own id in this build; none in the result of `review/start`.
+    /// Its own id in this build; null in the result of `review/start`.
     pub root_turn_id: Option<String>,
-    /// Its items, as many as `items_view` says.
+    /// Its items; `items_view` says how many are included.
     pub items: Vec<Item>,
-    /// How many of its items are included.
     pub items_view: ItemsView,
     pub status: TurnStatus,
     pub error: Option<TurnError>,
@@ -434,7 +432,7 @@ impl Turn {
         }
     }
 
-    /// Creates a review that has not started: with what is reviewed instead of its items.
+    /// Creates a review that has not started. Its only item is the description of what is reviewed.
     pub fn of_review(id: String, hint: String) -> Self {
         let content = vec![UserInput::Text { text: hint, text_elements: Vec::new() }];
         let body = Body::UserMessage { id: id.clone(), client_id: None, content };
@@ -446,10 +444,8 @@ impl Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnStatus {
-    /// It ended with an answer.
     Completed,
     Interrupted,
-    /// It ended with an error.
     Failed,
     InProgress,
 }
@@ -458,15 +454,15 @@ pub enum TurnStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: String,
-    /// The class of the failure, for programs.
+    /// The kind of failure, for programs.
     pub codex_error_info: Value,
-    /// More details for people.
+    /// More details for the user.
     pub additional_details: Option<String>,
     /// Always null in this build.
     pub misalignment: (),
-    /// More facts about the failure, for programs that know heddle.
+    /// More details of the failure, for programs written for heddle.
     #[serde(skip_serializing_if = "FailureFacts::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     pub heddle: FailureFacts,
@@ -483,7 +479,6 @@ impl TurnError {
         }
     }
 
-    /// Converts the failure of a turn.
     pub fn from_failure(failure: &Failure) -> Self {
         let info = to_camel(cause::error_info(failure.cause));
         let heddle = cause::facts(failure);
@@ -502,7 +497,6 @@ pub struct Item {
     pub completed_at_ms: Option<u64>,
 }
 
-/// Content of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the fields are named as in the protocol")]
@@ -588,21 +582,21 @@ pub enum Body {
     ContextCompaction {
         id: String,
     },
-    /// A reviewer begins to work.
+    /// A reviewer starts.
     EnteredReviewMode {
         id: String,
         /// What is reviewed.
         review: String,
     },
-    /// A reviewer has ended.
+    /// A reviewer has finished.
     ExitedReviewMode {
         id: String,
-        /// What it found, in Markdown.
+        /// The findings, in Markdown.
         review: String,
     },
 }
 
-/// How far the work of an item is.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ItemStatus")]
@@ -610,7 +604,7 @@ pub enum ItemState {
     InProgress,
     Completed,
     Failed,
-    /// The user said no.
+    /// The user declined it.
     Declined,
 }
 
@@ -624,11 +618,11 @@ pub enum CommandOrigin {
     UnifiedExecStartup,
 }
 
-/// What a command does, as far as it is understood.
+/// What a command does, as far as heddle can tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum CommandAction {
-    /// It prints a file, or a part of it.
+    /// Prints a file or a part of it.
     Read {
         command: String,
         name: String,
@@ -643,13 +637,13 @@ pub enum CommandAction {
         query: Option<String>,
         path: Option<String>,
     },
-    /// Something else.
+    /// Anything else.
     Unknown {
         command: String,
     },
 }
 
-/// What a tool of the client has returned.
+/// A part of the result of a client's tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 #[schemars(rename = "DynamicToolCallOutputContentItem")]
@@ -657,7 +651,7 @@ pub enum ContentItem {
     InputText { text: String },
 }
 
-/// What a tool that is not built in has returned.
+/// The result of a tool that is not built in.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "McpToolCallResult")]
@@ -675,7 +669,7 @@ pub struct McpError {
     message: String,
 }
 
-/// What a provider did on the web.
+/// An action of a web search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 #[schemars(rename = "WebSearchAction")]
@@ -687,20 +681,20 @@ pub enum SearchAction {
     Other,
 }
 
-/// What becomes of a file.
+/// What a patch does with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schemars(rename = "PatchChangeKind")]
 pub enum PatchKind {
     Add,
     Delete,
-    /// It has another content, and another place if there is one.
+    /// Its content changes; it is also moved if there is another path.
     Update {
         move_path: Option<String>,
     },
 }
 
-/// A file of a patch.
+/// A change of a file by a patch.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "FileUpdateChange")]
 pub struct FileChange {
@@ -810,7 +804,6 @@ impl Body {
         }
     }
 
-    /// Creates a patch.
     pub fn file_change(id: String, changes: &[Change], status: ItemStatus) -> Self {
         let change = |change: &Change| FileChange {
             path: change.path.clone(),
@@ -825,7 +818,7 @@ impl Body {
         Self::FileChange { id, changes, status: status.into() }
     }
 
-    /// Converts an item of the engine; none if it is a to-do list, which is sent as `turn/plan/updated`.
+    /// Converts an item of the engine; `None` for a to-do list, which is sent as `turn/plan/updated`.
     pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
             ItemBody::UserMessage(message) => Self::UserMessage {
@@ -859,7 +852,7 @@ impl Body {
     }
 }
 
-/// Says what a script does, as clients show it.
+/// Describes what a script does, as clients show it.
 pub fn command_actions(script: &str, cwd: &Path) -> Vec<CommandAction> {
     script_actions(script, cwd).into_iter().map(CommandAction::from).collect()
 }

@@ -1,8 +1,8 @@
-//! The extras of a thread: what a program keeps about it that is not in its log, such as what is to be said next.
+//! The extras of a thread: data that a program keeps about it outside its log, such as a queue of messages.
 //!
-//! `thread-extras/ID.json` belongs to the program, and its content means nothing to the store. It is replaced as a whole, under
-//! a lock that all extras share: whoever changes them has read what is there, and after a crash they are the old or the new ones.
-//! They go with their thread. Forks and exports do not have them.
+//! `thread-extras/ID.json` belongs to the program; the store does not interpret its content. It is replaced as a whole,
+//! under one lock for all extras, so no change is lost, and after a crash the file has either the old or the new content.
+//! Extras are deleted with their thread, and forks and exports do not include them.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use crate::files::missing;
 use crate::lock::changing_extras;
 use crate::store::{FileStore, StoreError};
 
-/// The directory with the extras of threads, in the home.
+/// The directory of the extras, in the home.
 pub const FOLDER: &str = "thread-extras";
-/// Most bytes of the extras of a thread.
+/// Largest extras of a thread, in bytes.
 pub const EXTRAS_BYTES_MAX: usize = 32 << 20;
 
 impl FileStore {
-    /// Returns the extras of a thread; none if it has none.
+    /// Returns the extras of a thread; `None` if it has none.
     pub fn extras(&self, id: ThreadId) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.extras_path(id);
         let io = |source| StoreError::io(&path, source);
@@ -35,8 +35,8 @@ impl FileStore {
         Ok(Some(bytes))
     }
 
-    /// Changes the extras of a thread, which may be one whose log has no lines yet. `change` gets what they are, and returns what
-    /// they shall be, or none to leave them. When this returns, they survive a power failure.
+    /// Changes the extras of a thread, even if its log has no lines yet. `change` gets the current extras and returns the
+    /// new ones, or `None` to keep them. When this returns, the change survives a power failure.
     pub fn change_extras<E: From<StoreError>>(
         &self,
         id: ThreadId,
@@ -50,7 +50,7 @@ impl FileStore {
         }
     }
 
-    /// Removes the extras of a thread that is deleted. The caller removes its log after that.
+    /// Removes the extras of a thread that is being deleted. The caller removes the log afterwards.
     pub(crate) fn forget_extras(&self, id: ThreadId) -> Result<(), StoreError> {
         let path = self.extras_path(id);
         match self.disk.remove(&path) {

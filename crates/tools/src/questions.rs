@@ -1,4 +1,4 @@
-//! `request_user_input`: what the model wants to know of the user.
+//! `request_user_input`: questions of the model to the user.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ struct Arguments {
     questions: Vec<UserQuestion>,
 }
 
-/// Why nobody answers, and what to do then.
+/// What the model reads when nobody can answer.
 const NO_ANSWER: &str = "\
 Decide yourself what cannot wait, and say in the plan what you assumed; or ask in your answer, and end your turn.";
 

@@ -1,5 +1,5 @@
-//! Commands that the user runs in a thread themselves: outside of the sandbox, and without anybody being asked, as it is the
-//! user who would be.
+//! Commands that the user runs in a thread: outside the sandbox and without approval, because the user is the one who would
+//! be asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::tool::{
     ProgressSender, Tool, ToolContext, ToolFuture, ToolOutput, ToolSpec, Workspace, arguments,
 };
 
-/// How long a command of the user's may run, unless they say otherwise.
+/// How long a command of the user may run if no timeout is given.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
-/// Runs a command of the user's own. It is not offered to models.
+/// Runs a command of the user. It is not offered to models.
 #[derive(Debug)]
 pub struct UserShell {
     workspace: Arc<Workspace>,
@@ -31,7 +31,7 @@ pub struct UserShell {
 }
 
 impl UserShell {
-    /// Creates it; its commands end when those of `sessions` do.
+    /// Creates the tool; its commands end with the other ones of `sessions`.
     pub fn new(workspace: Arc<Workspace>, sessions: Arc<Sessions>) -> Self {
         Self { workspace, sessions }
     }
@@ -90,10 +90,10 @@ impl UserShell {
     }
 }
 
-/// How long to wait for a command that was killed.
+/// How long to wait for a killed command to end.
 const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Ends the item of a command that could not be started.
+/// Completes the item of a command that could not be started.
 async fn fail(call: &Call, progress: &ProgressSender, item: Command, why: String) -> OutputBody {
     let failed =
         Command { output: why.clone(), exit_code: Some(-1), status: Status::Failed, ..item };

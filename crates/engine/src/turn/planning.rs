@@ -1,8 +1,9 @@
-//! Plans in the messages of a turn in plan mode.
+//! Proposed plans in the messages of a turn in plan mode.
 //!
-//! A block between `<proposed_plan>` tags on lines of their own is an item of its own, and the message is what is left.
-//! While a message streams, its parts are shown as they come; what counts is its text once it is complete. A turn has one
-//! plan: a later one replaces it. Of the messages of one answer, only the first that has a plan proposes it.
+//! A block between `<proposed_plan>` tags on lines of their own becomes a separate item, and the message keeps the rest.
+//! While a message streams, its parts are shown as they arrive; the final plan is read from the complete text. A turn has
+//! one plan, and a later plan replaces it. If several messages of one answer contain a plan, only the first one proposes
+//! it.
 
 use std::sync::Arc;
 
@@ -14,47 +15,47 @@ use stream::dialect::blocks::{Blocks, PLAN, Piece};
 #[derive(Debug, Default)]
 pub(super) struct ProposedPlan {
     id: Option<ItemId>,
-    /// The message of the open answer that proposes it.
+    /// The message of the current answer that proposes the plan.
     message: Option<ItemId>,
-    /// Whether its item was started and not completed.
+    /// Whether the plan's item has started and not completed.
     is_open: bool,
 }
 
 impl ProposedPlan {
-    /// Notes that another answer begins, which may propose a plan anew.
+    /// Records that another answer begins, which may propose a new plan.
     pub(super) fn begin_answer(&mut self) {
         self.message = None;
     }
 
-    /// Returns whether a message that has a plan is the one that proposes it.
+    /// Returns whether this message, which has a plan, is the one that proposes it.
     pub(super) fn claim(&mut self, message: ItemId) -> bool {
         *self.message.get_or_insert(message) == message
     }
 
-    /// Returns the id of its item, if it has one.
+    /// Returns the id of the plan's item, if there is one.
     pub(super) fn id(&self) -> Option<ItemId> {
         self.id
     }
 
-    /// Begins its item, and returns that unless it was begun before.
+    /// Starts the plan's item and returns it, unless it has started already.
     pub(super) fn begin(&mut self, id: ItemId) -> Option<Item> {
         self.id = Some(id);
         let was_open = std::mem::replace(&mut self.is_open, true);
         (!was_open).then(|| Item::new(id, ItemBody::Plan { text: Arc::default() }))
     }
 
-    /// Returns its item, if this message proposes it.
+    /// Returns the plan's item if this message proposes it.
     pub(super) fn open_in(&self, message: ItemId) -> Option<ItemId> {
         self.id.filter(|_| self.is_open && self.message == Some(message))
     }
 
-    /// Ends its item with the text that counts.
+    /// Completes the plan's item with the final text.
     pub(super) fn end(&mut self, text: String) -> Option<Item> {
         self.is_open = false;
         Some(Item::new(self.id?, ItemBody::Plan { text: text.into() }))
     }
 
-    /// Forgets what a message has begun, and returns the item.
+    /// Discards the plan that a message started, and returns its item.
     pub(super) fn discard(&mut self, message: ItemId) -> Option<ItemId> {
         let id = self.open_in(message)?;
         self.is_open = false;
@@ -62,25 +63,23 @@ impl ProposedPlan {
     }
 }
 
-/// A part of a message to show.
+/// A part of a message to display.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The message has text, so its item begins.
+    /// The message contains text, so its item starts.
     Begin,
-    /// Text of the message.
     Text(String),
     PlanBegins,
-    /// Text of the plan.
     Plan(String),
 }
 
-/// Reads a message as it streams.
+/// Splits a message while it streams.
 #[derive(Debug)]
 pub(super) struct PlanReader {
     blocks: Blocks,
     /// Number of bytes read.
     read: u64,
-    /// Blanks before the first text, which may turn out to be all there is.
+    /// Blanks before the first text; the message may turn out to have nothing else.
     blanks: String,
     has_text: bool,
 }
@@ -92,12 +91,12 @@ impl Default for PlanReader {
 }
 
 impl PlanReader {
-    /// Returns whether the message has text besides a plan.
+    /// Returns whether the message has text outside of a plan.
     pub(super) fn has_text(&self) -> bool {
         self.has_text
     }
 
-    /// Reads on, and returns what is to be shown now.
+    /// Reads the next piece, and returns what to display now.
     pub(super) fn push(&mut self, text: &str) -> Vec<Part> {
         let mut shown =
             Shown { parts: Vec::new(), blanks: &mut self.blanks, has_text: &mut self.has_text };
@@ -106,7 +105,7 @@ impl PlanReader {
         shown.parts
     }
 
-    /// Ends the message, and returns what was held back.
+    /// Ends the message, and returns the text that was held back.
     pub(super) fn finish(&mut self) -> Vec<Part> {
         let mut shown =
             Shown { parts: Vec::new(), blanks: &mut self.blanks, has_text: &mut self.has_text };
@@ -115,7 +114,7 @@ impl PlanReader {
     }
 }
 
-/// The parts that one piece of a stream comes to.
+/// Collects the parts of one piece of the stream.
 struct Shown<'a> {
     parts: Vec<Part>,
     blanks: &'a mut String,
@@ -148,7 +147,7 @@ impl Shown<'_> {
     }
 }
 
-/// Splits a complete message into its text and its last plan.
+/// Splits a complete message into its text and the last plan in it.
 pub(super) fn split(message: &str) -> (String, Option<String>) {
     let (mut text, mut plan) = (String::new(), None);
     let mut add = |piece: Piece<'_>| match piece {
@@ -169,7 +168,7 @@ mod tests {
 
     use super::{Part, PlanReader, split};
 
-    /// Reads a message in pieces, and returns its text and plans as shown.
+    /// Reads a message piece by piece, and returns its text and plans as displayed.
     fn streamed<'a>(pieces: impl Iterator<Item = &'a str>) -> (String, String) {
         let (mut text, mut plans, mut reader) =
             (String::new(), String::new(), PlanReader::default());
@@ -211,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a message is cut, what is shown is what its whole text says.
+        /// The displayed text is the same however the stream is cut.
         #[test]
         fn cuts_do_not_matter(
             lines in prop::collection::vec(

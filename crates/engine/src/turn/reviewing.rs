@@ -1,12 +1,12 @@
-//! The part of a turn that reviews a change: a reviewer works with a history of its own, and the thread gets its result.
+//! Reviews in a turn: a reviewer works with a separate history, and the thread gets its result.
 //!
 //! ```text
 //! entered ▶ samples and calls, in the reviewer's history ─┬─answered──▶ its result enters the thread ▶ exited, message
 //!                                                         └─any other end──▶ a note enters the thread ▶ exited
 //! ```
 //!
-//! The log gets what people see of the reviewer's work, and no item of its history: whoever reads the log, also after a
-//! crash, finds the history of the thread without it.
+//! The log records what users see of the reviewer's work, but not the reviewer's history: a reader of the log, even after a
+//! crash, gets the history of the thread without it.
 
 use protocol::event::Event;
 use protocol::item::{Item, ItemBody};
@@ -17,22 +17,21 @@ use super::{Purpose, Turn, TurnOptions};
 use crate::context::{Context, Origin, UserTurnInput, assistant_message, user_message};
 use crate::prompt;
 
-/// A review that is under way.
 #[derive(Debug)]
 pub(super) struct Reviewing {
-    /// The history of the thread, which waits meanwhile.
+    /// The history of the thread, which is set aside during the review.
     context: Context,
-    /// Its tokens.
+    /// Tokens of that history.
     context_tokens: u64,
-    /// What is reviewed, as people read it.
+    /// A description of what is reviewed, for users.
     hint: String,
     /// The last message of the reviewer.
     answer: Option<String>,
 }
 
 impl Turn {
-    /// Starts a turn in which a reviewer looks at a change. It is told `reviewer_setup`, which is the setup of a new thread,
-    /// and nothing of the thread; `setup` is for the thread, which gets to know the result.
+    /// Starts a turn in which a reviewer examines a change. The reviewer gets `reviewer_setup`, the setup of a new thread,
+    /// and nothing from the history. `setup` is added to the thread, which later gets the result.
     pub fn start_review(
         context: Context,
         options: TurnOptions,
@@ -50,7 +49,7 @@ impl Turn {
         turn
     }
 
-    /// Returns whether a reviewer works now, who has instructions of its own.
+    /// Returns whether a reviewer is at work, which has its own instructions.
     pub fn is_reviewing(&self) -> bool {
         self.review.is_some()
     }
@@ -70,19 +69,19 @@ impl Turn {
         self.push_user(UserTurnInput::text(request));
     }
 
-    /// Returns the tokens of the history of the thread, by which it is known when to compact it.
+    /// Returns the tokens of the thread's history, which decide when to compact it.
     pub(super) fn thread_context_tokens(&self) -> u64 {
         self.review.as_ref().map_or(self.context_tokens, |review| review.context_tokens)
     }
 
-    /// Forgets what the reviewer has said: only its last answer counts.
+    /// Forgets the messages of the reviewer so far: only those of its last answer count.
     pub(super) fn forget_review(&mut self) {
         if let Some(review) = &mut self.review {
             review.answer = None;
         }
     }
 
-    /// Returns what is shown instead of an event: messages of the reviewer are shown when they are the result.
+    /// Returns the event to show in place of this one: messages of the reviewer are shown only as the result.
     pub(super) fn reviewed(&mut self, event: Event) -> Option<Event> {
         let Some(review) = &mut self.review else { return Some(event) };
         match event {
@@ -95,13 +94,13 @@ impl Turn {
         }
     }
 
-    /// Ends the review, if there is one, with the reviewer's last message as its result.
+    /// Ends the review, if one is running, with the reviewer's last message as its result.
     pub(super) fn complete_review(&mut self) {
         let answer = self.review.as_mut().and_then(|review| review.answer.take());
         self.exit_review(answer.map(|answer| Review::read(&answer)));
     }
 
-    /// Returns from the review to the thread, if there is one.
+    /// Returns to the history of the thread, if a review is running.
     pub(super) fn exit_review(&mut self, review: Option<Review>) {
         let Some(Reviewing { context, context_tokens, hint, .. }) = self.review.take() else {
             return;
@@ -119,7 +118,7 @@ impl Turn {
         }
     }
 
-    /// Shows the start and the end of an item.
+    /// Reports an item as started and completed.
     fn show_whole(&mut self, body: ItemBody) {
         let item = Item::new(self.new_item(), body);
         self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));

@@ -1,7 +1,8 @@
-//! config.toml, for programs that show it and change it: what holds and where it is from, and changes that lose nothing.
+//! config.toml, for programs that show and change it: the values in effect and where each comes from, and edits that keep
+//! the rest of the file.
 //!
-//! What an edit comes to is decided in `config`. Here are the files: a change is made under a lock, to what the file says at
-//! that moment, and takes the place of the file as a whole.
+//! The crate `config` decides what an edit does to the text. This module handles the files: a change is made under a lock,
+//! to the current content, and replaces the file as a whole.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,93 +22,93 @@ use crate::session::host::HostEnv;
 use crate::session::local;
 use crate::session::settings::{self, CONFIG_BYTES_MAX, Layers, Preferences};
 
-/// What the settings say together, and each layer by itself.
+/// The settings in effect, and each layer by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// What holds, with defaults; a setting that nobody has set and that has none is null.
+    /// The values in effect, with defaults; a setting that has neither a value nor a default is null.
     pub config: Map<String, Value>,
-    /// For each value that is no table, by its path: its layer, as an index of `layers`.
+    /// The layer of each value that is not a table, by the path of the value, as an index into `layers`.
     pub origins: BTreeMap<String, usize>,
-    /// The lowest first.
+    /// The layers, lowest precedence first.
     pub layers: Vec<ViewedLayer>,
 }
 
 /// One layer of the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewedLayer {
-    /// Which one it is.
+    /// The source and the version of the layer.
     pub id: LayerId,
-    /// What it says.
+    /// The settings in this layer.
     pub config: Map<String, Value>,
 }
 
-/// Which layer, and which version of it.
+/// Identifies a layer and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerId {
-    /// Where it is from.
+    /// The source of the layer.
     pub source: LayerSource,
-    /// The same as long as it says the same; comments and spacing do not count.
+    /// Changes with the content of the layer; comments and spacing do not count.
     pub version: String,
 }
 
-/// Where a layer is from.
+/// The source of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerSource {
-    /// A file of the user, which may be that of a profile and need not exist.
+    /// A file of the user, possibly that of a profile. It may not exist.
     User {
-        /// Its path.
+        /// The path of the file.
         file: PathBuf,
-        /// The name of the profile that it is for.
+        /// The name of the profile that the file belongs to.
         profile: Option<String>,
     },
-    /// What the program was started with.
+    /// The flags of the program.
     Flags,
 }
 
-/// Under which conditions a change is made.
+/// The conditions under which a change is made.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     /// The version that the file must have.
     pub version: Option<String>,
-    /// The file that the caller means; only the user's can be changed.
+    /// The file that the caller expects to change; only the user's can be changed.
     pub file: Option<PathBuf>,
 }
 
-/// Makes edits of what the file says.
+/// Creates edits from the current content of the file.
 pub type MakeEdits<'a> = dyn Fn(&Map<String, Value>) -> Result<Vec<Edit>, EditError> + 'a;
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
     /// The file that was changed.
     pub file: PathBuf,
-    /// The version of the file from now on.
+    /// The new version of the file.
     pub version: String,
-    /// Why the first of the edits that has no effect has none.
+    /// Why the first edit without effect has none.
     pub overridden: Option<Overridden>,
-    /// Settings that were new, and that nothing reads.
+    /// Warnings about settings that are new and have no effect.
     pub warnings: Vec<String>,
 }
 
 /// Why an edit has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overridden {
-    /// For a person.
+    /// A sentence for the user.
     pub message: String,
-    /// The layer that says something else.
+    /// The layer that sets another value.
     pub by: LayerId,
-    /// What holds instead.
+    /// The value in effect.
     pub effective: Value,
 }
 
-/// Why nothing was changed.
+/// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The edit is not possible, or the settings would be invalid: ask for something else.
+    /// The edit is not possible or the settings would be invalid; change the request.
     #[error("{0}")]
     Invalid(String),
-    /// The file says something else than the caller has seen: read it again.
+    /// The file has changed since the caller read it; read it again.
     #[error("Configuration was modified since last read. Fetch latest version and retry.")]
     Conflict,
     /// This file cannot be changed from here.
@@ -118,14 +119,14 @@ pub enum WriteError {
     Failed(String),
 }
 
-/// Reads the settings of a host as they are shown.
+/// Reads the settings of a host, for display.
 pub fn view(host: &HostEnv, preferences: &Preferences) -> Result<View, Error> {
     let layers = settings::layers(host, preferences)?;
     View::of(host, preferences, layers)
 }
 
-/// Changes config.toml. The edits are made of what it says at that moment, all or none of them, and nobody else who changes it
-/// in this way does so meanwhile.
+/// Changes config.toml. The edits are created from its current content and made all together or not at all, under a lock
+/// that other callers of this function wait for.
 pub fn write(
     host: &HostEnv,
     preferences: &Preferences,
@@ -171,7 +172,7 @@ pub fn write(
     Err(WriteError::Failed(format!("{shown} is changed by others all the time: try again")))
 }
 
-/// Says what came of a change.
+/// Describes the result of a change.
 fn written(
     host: &HostEnv,
     preferences: &Preferences,
@@ -201,7 +202,7 @@ fn written(
     Ok(Written { file, version: id(USER).version, overridden, warnings })
 }
 
-/// The index of the user's file among the layers.
+/// Index of the user's file in the list of layers.
 const USER: usize = 0;
 
 impl View {
@@ -217,7 +218,7 @@ impl View {
     }
 }
 
-/// Puts the layers together: the user's file, that of the profile if there is one, and what the program was started with.
+/// Lists the layers: the user's file, the file of the profile if there is one, and the flags of the program.
 fn together(
     host: &HostEnv,
     preferences: &Preferences,
@@ -241,7 +242,7 @@ fn together(
     Ok((view.map_err(Error::settings)?, sources))
 }
 
-/// Returns what a program was started with, as settings.
+/// Returns the flags of the program as settings.
 fn flags(preferences: &Preferences) -> Result<Vec<Override>, Error> {
     let mut flags = settings::overrides(preferences)?;
     let sandbox = preferences.sandbox.map(|mode| match mode {
@@ -263,7 +264,7 @@ fn flags(preferences: &Preferences) -> Result<Vec<Override>, Error> {
     Ok(flags)
 }
 
-/// Refuses settings that cannot be read. Returns what a person should know of those that are new.
+/// Refuses settings that cannot be read. Returns warnings about those that are new.
 fn check(old: &Layer, new: &Layer, strict: bool) -> Result<Vec<String>, WriteError> {
     if new.text.len() as u64 > CONFIG_BYTES_MAX {
         let shown = &new.name;
@@ -277,7 +278,7 @@ fn check(old: &Layer, new: &Layer, strict: bool) -> Result<Vec<String>, WriteErr
     let loaded = Config::load(std::slice::from_ref(new), None, &[]).map_err(wrong)?;
     if strict && let Some(unknown) = loaded.unknown.first() {
         return Err(WriteError::Invalid(format!(
-            "Invalid configuration: there is no setting `{}`, and this program was started to take no unknown \
+            "Invalid configuration: there is no setting `{}`, and this program was started to refuse unknown \
              ones",
             unknown.path
         )));
@@ -289,7 +290,7 @@ fn check(old: &Layer, new: &Layer, strict: bool) -> Result<Vec<String>, WriteErr
     Ok(useless.map(|(_, text)| text).collect())
 }
 
-/// Returns the settings that have no effect, and what to say of each.
+/// Returns the settings that have no effect, with a warning for each.
 fn useless(loaded: &config::LoadedConfig) -> BTreeMap<String, String> {
     let unknown = loaded.unknown.iter().map(|it| (it.path.clone(), it.to_string()));
     let unsupported = loaded.warnings.iter().flat_map(|warning| match warning {
@@ -312,7 +313,7 @@ fn unreadable(error: ConfigError) -> WriteError {
     WriteError::Failed(format!("the configuration cannot be read, so it is not changed: {error}"))
 }
 
-/// Waits until nobody else changes the settings.
+/// Locks the configuration against other writers, and waits for them if necessary.
 fn lock(home: &Path) -> Result<File, WriteError> {
     let path = home.join(LOCK);
     let failed = |error: &dyn std::fmt::Display| {
@@ -336,16 +337,16 @@ fn make_home(home: &Path) -> io::Result<()> {
     builder.create(home)
 }
 
-/// Where the text of config.toml is.
+/// The place of config.toml, with a link resolved.
 struct Place {
-    /// A real directory.
+    /// The directory, without links.
     directory: PathBuf,
     name: OsString,
 }
 
 impl Place {
-    /// Finds the file. A link in its place is the user's, as commands of a model cannot write in the home; what it leads to
-    /// may be where they can, so a second link is not followed.
+    /// Finds the file. A link to it was made by the user, because commands of a model cannot write in the home. Its target
+    /// may be in a directory where they can, so a second link is not followed.
     fn find(file: &Path) -> Result<Self, WriteError> {
         let failed = |error: io::Error| {
             WriteError::Failed(format!("{} cannot be changed: {error}", file.display()))
@@ -380,7 +381,7 @@ impl Place {
         self.directory.join(&self.name)
     }
 
-    /// Returns the text; none if there is no file.
+    /// Returns the text; `None` if the file does not exist.
     fn read(&self) -> Result<Option<String>, WriteError> {
         let path = self.path();
         let read = files::open_own(OpenOptions::new().read(true), &path)
@@ -395,8 +396,8 @@ impl Place {
         }
     }
 
-    /// Gives the file another text, as a whole and durably. Returns false if it does not say what it said before: somebody
-    /// who does not know our lock has changed it.
+    /// Replaces the text of the file as a whole and durably. Returns false if the file no longer has the text `before`,
+    /// because a program without our lock has changed it.
     fn replace(&self, text: &str, before: Option<&str>) -> Result<bool, WriteError> {
         let path = self.path();
         let failed = |error: io::Error| {
@@ -441,8 +442,8 @@ impl Place {
         Ok(true)
     }
 
-    /// Removes files of writers that were killed before their text took its place. Those of a moment ago may be somebody's who
-    /// changes the same file from another home, under another lock.
+    /// Removes temporary files of writers that were killed. Recent ones are kept: they may belong to a writer that changes
+    /// the same file from another home, under another lock.
     fn remove_left_over(&self, prefix: &str) {
         // Whatever fails here keeps nobody from the change: the next one tries again.
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
@@ -458,13 +459,13 @@ impl Place {
     }
 }
 
-/// Returns whether a name is one that a writer gives to a file before it takes its place.
+/// Returns whether a name is that of a writer's temporary file.
 fn is_beside(name: &OsStr, prefix: &str) -> bool {
     let random = name.to_str().and_then(|name| name.strip_prefix(prefix));
     random.is_some_and(|it| it.len() == 6 && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// Gives a file the owner and the group of another one, if it has others.
+/// Copies the owner and the group of another file, if they differ.
 #[cfg(unix)]
 fn keep_owner(file: &File, old: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -494,13 +495,13 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The file that is locked while config.toml is changed.
+/// The lock file of config.toml.
 const LOCK: &str = "config.toml.lock";
-/// How old a file beside the real one is before nobody can be about to give it its place.
+/// How old a temporary file must be before it is certain that nobody still uses it.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How long to wait for the lock; holders need milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a change is begun again because somebody without the lock was faster.
+/// How often a change is retried because a program without the lock was faster.
 const ATTEMPTS_MAX: u32 = 8;
 
 #[cfg(test)]

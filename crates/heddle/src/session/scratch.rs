@@ -1,4 +1,4 @@
-//! The directory that commands may write to in plan mode.
+//! The temporary directory that commands can write to in plan mode.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// A directory of a thread in plan mode, removed when the thread is closed.
+/// The temporary directory of a thread in plan mode, removed when the thread is closed.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a new directory for temporary files that only this user can read.
+    /// Creates a directory that only this user can read.
     pub(crate) fn new() -> Result<Self, Error> {
         let parent = std::env::temp_dir();
         let refused = |error: io::Error| {

@@ -1,5 +1,5 @@
-//! The server and its surroundings: skills, hooks, modes, profiles, requirements. Much of it is empty in this build, but
-//! clients list it all the same.
+//! Information about the server and its environment: skills, hooks, modes, profiles, requirements. Most lists are empty in
+//! this build, but clients ask for them anyway.
 
 use super::model::page_of;
 use super::{Answered, Call};
@@ -20,13 +20,13 @@ pub(super) async fn hooks(call: Call, of: HooksList) -> Result<Answered<Data<Hoo
     Ok(call.answer(&Data { data: directories(&call, of.cwds).into_iter().map(entry).collect() }))
 }
 
-/// Returns the directories that a client names, or that of the server if it names none.
+/// Returns the directories that a client names, or the server's if it names none.
 fn directories(call: &Call, cwds: Option<Vec<String>>) -> Vec<String> {
     let named = cwds.filter(|cwds| !cwds.is_empty());
     named.unwrap_or_else(|| vec![call.hub.heddle().directory().display().to_string()])
 }
 
-/// Reports the settings that an administrator requires: none in this build.
+/// Returns the settings that an administrator enforces: none in this build.
 pub(super) async fn requirements(
     call: Call,
     _: Nothing,
@@ -34,7 +34,7 @@ pub(super) async fn requirements(
     Ok(call.answer(&Requirements { supports_independent_speed_modes: false, requirements: () }))
 }
 
-/// Lists the profiles that there are without any in the settings: one for each mode of the sandbox.
+/// Lists the built-in profiles: one for each sandbox mode.
 pub(super) async fn permission_profiles(
     call: Call,
     list: ProfileList,

@@ -1,4 +1,5 @@
-//! Who pays for answers. Keys come from the environment, so there is nothing to log in to and no plan to ask about.
+//! The account that pays for answers. Keys come from the environment, so there is nothing to log in to and no plan to ask
+//! about.
 
 use super::{Answered, Call};
 use crate::message::RpcError;
@@ -6,16 +7,16 @@ use crate::notification::Notification;
 use crate::request::{LoginStart, Nothing, ReadAccount};
 use crate::response::{Account, Done, Refused, WhoPays};
 
-/// The variables with the key of the provider that is used unless the settings name another.
+/// Environment variables that can hold the key of the default provider.
 const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
 
-/// Whoever owns the key in the environment, or nobody.
+/// Returns the owner of the key in the environment, if there is one.
 pub(super) async fn read(call: Call, _: ReadAccount) -> Result<Answered<WhoPays>, RpcError> {
     let account = key(&call).map(|_| Account::ApiKey {});
     Ok(call.answer(&WhoPays { account, requires_openai_auth: false, workspace_routing: () }))
 }
 
-/// Returns the variable that has a key.
+/// Returns the variable that holds a key.
 fn key(call: &Call) -> Option<&'static str> {
     let env = &call.hub.heddle().host().env;
     KEYS.into_iter().find(|name| env.get(*name).is_some_and(|value| !value.trim().is_empty()))
@@ -23,23 +24,23 @@ fn key(call: &Call) -> Option<&'static str> {
 
 pub(super) async fn rate_limits(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
-        "chatgpt authentication required to read rate limits: here are API keys only, whose limits the provider \
-         says when one is reached",
+        "chatgpt authentication required to read rate limits: this build uses API keys only, and the provider \
+         reports a limit when it is reached",
     ))
 }
 
 pub(super) async fn usage(_: Call, _: Nothing) -> Result<Answered<Refused>, RpcError> {
     Err(RpcError::invalid(
-        "chatgpt authentication required to read token usage: here are API keys only; what a thread uses is told \
-         by thread/tokenUsage/updated",
+        "chatgpt authentication required to read token usage: this build uses API keys only; \
+         thread/tokenUsage/updated reports the usage of a thread",
     ))
 }
 
-/// Forgets the account. There is one only as long as its key is in the environment.
+/// Logs out. A key in the environment cannot be removed from here, so the error says what to do.
 pub(super) async fn logout(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     if let Some(name) = key(&call) {
         return Err(RpcError::invalid(format!(
-            "the key is in the environment of the server: remove {name} there, and start the server again"
+            "the key is in the server's environment: remove {name} there, and restart the server"
         )));
     }
     call.hub.tell_all(Notification::AccountUpdated { auth_mode: None, plan_type: None });

@@ -1,7 +1,7 @@
-//! `command/*`: a command of the client, run to its end.
+//! `command/*`: runs a command of the client.
 //!
-//! The client is trusted as the user is, so no rule is asked and nobody else is: only what a model causes goes through a
-//! gate. The sandbox is that of the settings, unless the client says otherwise.
+//! The client is trusted like the user, so no rule applies and no approval is asked for; only what a model causes goes
+//! through a gate. The sandbox is that of the settings, unless the client sets another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(super) async fn terminate(call: Call, of: OfCommand) -> Result<Answered, Rpc
     Ok(call.answer(&Done {}))
 }
 
-/// Starts a command in a directory, or in that of the server.
+/// Starts a command in the given directory, or in the server's.
 pub(super) async fn start(
     heddle: &Heddle,
     directory: Option<&Path>,
@@ -114,12 +114,12 @@ pub(super) fn streams(run: &Run) -> Streams {
     }
 }
 
-/// Returns whether output is told while a command runs.
+/// Returns whether output is sent while the command runs.
 pub(super) fn streams_output(run: &Run) -> bool {
     run.tty || run.stream_stdout_stderr
 }
 
-/// Returns how long a command may run; `given` is none if the client does not say, and contains none for ever.
+/// Returns how long a command may run. `given` is `None` if the client does not say, and `Some(None)` for no limit.
 pub(super) fn timeout(
     method: &str,
     given: Option<Option<i64>>,
@@ -133,7 +133,7 @@ pub(super) fn timeout(
     Ok(Some(Duration::from_millis(ms)))
 }
 
-/// Returns how many bytes of each stream are kept or told. What is told does not stay here, so it need not have a bound.
+/// Returns how many bytes of each stream are kept or sent. Output that is sent is not stored here, so it needs no limit.
 pub(super) fn bytes_max(given: Option<Option<u64>>, is_told: bool) -> usize {
     let bound = if is_told { usize::MAX } else { OUTPUT_BYTES_MAX };
     match given {
@@ -143,7 +143,7 @@ pub(super) fn bytes_max(given: Option<Option<u64>>, is_told: bool) -> usize {
     }
 }
 
-/// Reads what a client writes to a command.
+/// Decodes the input that a client writes to a command.
 pub(super) fn read_input(method: &str, input: &Input) -> Result<Option<Vec<u8>>, RpcError> {
     let Some(data) = &input.delta_base64 else {
         return match input.close_stdin {
@@ -159,7 +159,7 @@ pub(super) fn read_input(method: &str, input: &Input) -> Result<Option<Vec<u8>>,
     Ok(Some(decoded))
 }
 
-/// Passes on what a client writes to a command.
+/// Passes a client's input on to a command.
 pub(super) fn put(
     controls: &Controls,
     bytes: Option<Vec<u8>>,
@@ -175,7 +175,7 @@ pub(super) fn put(
     })
 }
 
-/// Gives the terminal of a command another size.
+/// Resizes the terminal of a command.
 pub(super) fn give_size(controls: &Controls, new: TerminalSize) -> Result<(), RpcError> {
     match controls.resize(size(new)) {
         true => Ok(()),

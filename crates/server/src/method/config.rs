@@ -1,6 +1,7 @@
-//! Reading and changing the configuration.
+//! Reads and changes the configuration.
 //!
-//! What holds, and how a file is changed without losing anything, is [`heddle::session::config_file`]'s.
+//! [`heddle::session::config_file`] decides which values are in effect, and edits a file without losing anything else in
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ use crate::message::{ConfigWriteErrorCode, RpcError};
 use crate::notification::Notification;
 use crate::request::{ConfigBatchWrite, ConfigEdit, ConfigRead, ConfigValueWrite, WriteConditions};
 
-/// What holds, and where it is from.
+/// The settings in effect, and where each comes from.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ReadResult {
     config: Map<String, Value>,
-    /// The layer of each value, by its path.
+    /// The layer of each value, by the path of the value.
     origins: BTreeMap<String, LayerMetadata>,
-    /// The highest first.
+    /// The layers, highest precedence first.
     #[serde(skip_serializing_if = "Option::is_none")]
     layers: Option<Vec<ConfigLayer>>,
 }
@@ -51,7 +52,7 @@ enum LayerName {
     SessionFlags,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WriteResult {
@@ -65,7 +66,7 @@ pub(super) struct WriteResult {
 #[serde(rename_all = "camelCase")]
 enum WriteStatus {
     Ok,
-    /// Something higher says something else.
+    /// A layer of higher precedence sets another value.
     OkOverridden,
 }
 
@@ -129,10 +130,11 @@ pub(super) async fn write_batch(
     Ok(answer(&call, written))
 }
 
-/// Most edits of one request.
+/// Most edits per request.
 const EDITS_MAX: usize = 1024;
 
-/// Has loaded threads opened again with the new settings before their next turns. Those that are in memory only cannot be.
+/// Makes loaded threads use the new settings from their next turns on. Threads that are kept in memory only cannot be
+/// opened again, so they keep the old ones.
 fn reload(hub: &Hub) {
     for thread in hub.threads() {
         let mut state = thread.lock();

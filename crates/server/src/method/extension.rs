@@ -1,4 +1,4 @@
-//! What extends the agent: features, skills, MCP servers. There are none in this build, and clients ask all the same.
+//! Extensions of the agent: features, skills, MCP servers. This build has none, but clients ask for them anyway.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::request::{
 };
 use crate::response::{Done, Enabled, Listed, NoEntry, Refused, SkillSwitched};
 
-/// Lists features that can be switched on before they are finished.
+/// Lists experimental features that can be switched on.
 pub(super) async fn features(
     call: Call,
     list: FeatureList,
@@ -25,7 +25,7 @@ pub(super) async fn features(
     empty_page(&call, &list.page)
 }
 
-/// Switches features, and returns those that there are.
+/// Switches features on or off, and returns the ones that exist.
 pub(super) async fn enable_features(
     call: Call,
     _: FeatureEnablement,
@@ -45,7 +45,7 @@ fn empty_page(call: &Call, page: &PageOf) -> Result<Answered<Listed<NoEntry>>, R
     Ok(call.answer(&Listed { data, next_cursor }))
 }
 
-/// Says where else skills are. Clients ask for the list again when they are told that it has changed.
+/// Sets additional directories with skills. Clients ask for the list again when they are notified that it has changed.
 pub(super) async fn extra_roots(call: Call, _: ExtraRoots) -> Result<Answered, RpcError> {
     call.hub.tell_all(Notification::SkillsChanged {});
     Ok(call.answer(&Done {}))
@@ -73,7 +73,7 @@ pub(super) async fn switch(
     Ok(call.answer(&SkillSwitched { effective_enabled: enabled }))
 }
 
-/// Starts the MCP servers of the configuration again.
+/// Restarts the MCP servers of the configuration.
 pub(super) async fn reload_mcp(call: Call, _: Nothing) -> Result<Answered, RpcError> {
     Ok(call.answer(&Done {}))
 }

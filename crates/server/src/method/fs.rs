@@ -1,8 +1,8 @@
-//! Files of the machine: read, written, listed, copied, removed, watched.
+//! Files of this machine: read, write, list, copy, remove, watch.
 //!
-//! A client is trusted as the user is, so it reaches every file that the user does: what a model wants goes through the gate
-//! of its thread instead. Disks can be slow, so the work is done on threads for it, and of one connection one request after
-//! the other: clients find what they have written.
+//! A client is trusted like the user, so it can access every file that the user can; calls of a model go through the gate
+//! of their thread instead. Disks can be slow, so the work is done on threads for blocking work, one request of a
+//! connection at a time: clients find what they have written.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ pub(super) async fn copy(call: Call, copy: Copy) -> Result<Answered, RpcError> {
     on_disk(call, "fs/copy", copy, nothing).await
 }
 
-/// Watches a file or directory, also one that is not there yet.
+/// Watches a file or directory, even if it does not exist yet.
 pub(super) async fn watch(call: Call, watch: WatchParams) -> Result<Answered<Watched>, RpcError> {
     let WatchParams { watch_id, path } = watch;
     let (shown, path) = (path.as_path().display().to_string(), path.into_path());
@@ -102,7 +102,7 @@ pub(super) async fn unwatch(call: Call, unwatch: Unwatch) -> Result<Answered, Rp
     Ok(call.answer(&Done {}))
 }
 
-/// Does something on a disk, and answers with what came of it.
+/// Runs a disk operation on a thread for blocking work, and responds with its result.
 async fn on_disk<T: Send + 'static, R: Serialize>(
     call: Call,
     method: &str,

@@ -1,4 +1,4 @@
-//! The goal of a thread: clients set it, and the model works on it by itself, turn after turn.
+//! The goal of a thread: clients set it, and the model works towards it, turn after turn.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::request::{GoalSet, OfThread};
 use crate::response::{Cleared, MaybeGoal, OneGoal};
 use crate::thread::{LoadedThread, Owner};
 
-/// Where the words of a goal come from, in the history.
+/// The source that the history records for messages about a goal.
 const SOURCE: &str = "goal";
 
-/// Sets or changes the goal. If it is active and the thread is idle, the model goes on with it at once.
+/// Sets or changes the goal. If it is active and the thread is idle, a turn that works on it starts immediately.
 pub(super) async fn set(call: Call, set: GoalSet) -> Result<Answered<OneGoal>, RpcError> {
     let id = set.thread_id;
     let _gate = queue::has_extras(&call.hub, id, "goals").await?;
@@ -68,7 +68,7 @@ pub(super) async fn get(call: Call, of: OfThread) -> Result<Answered<MaybeGoal>,
     Ok(call.answer(&MaybeGoal { goal: goal.map(|goal| goal.shown(id)) }))
 }
 
-/// Removes the goal. A turn that works on it goes on to its end.
+/// Removes the goal. A turn that is working on it continues to its end.
 pub(super) async fn clear(call: Call, of: OfThread) -> Result<Answered<Cleared>, RpcError> {
     let id = of.thread_id;
     let _gate = queue::has_extras(&call.hub, id, "goals").await?;
@@ -101,7 +101,7 @@ pub(super) async fn pursue(
     state.send(turn)
 }
 
-/// Notes that a thread has this goal: the model can say how far it is.
+/// Updates a loaded thread for this goal: the model has a tool to report on the goal as long as it is open.
 pub(super) fn offer(hub: &Hub, loaded: &Arc<LoadedThread>, goal: Option<&Goal>) {
     let mut state = loaded.lock();
     state.pursues = goal.is_some_and(Goal::is_active);
@@ -120,7 +120,7 @@ pub(super) fn offer(hub: &Hub, loaded: &Arc<LoadedThread>, goal: Option<&Goal>) 
     }
 }
 
-/// Tells a client of the goal of a thread that it has just resumed.
+/// Sends the goal of a thread to a client that has just resumed it.
 pub(super) async fn tell(call: &Call, loaded: &LoadedThread) {
     if !loaded.lock().may_have_extras() {
         return;
@@ -134,7 +134,7 @@ pub(super) async fn tell(call: &Call, loaded: &LoadedThread) {
     }
 }
 
-/// Returns what an event means for the goal of its thread, if anything.
+/// Returns what an event of a turn counts as for the goal, if anything.
 pub(crate) fn happened(event: &Event) -> Option<Happened> {
     match event {
         Event::TokensUsed { answer, .. } => {
@@ -150,7 +150,7 @@ pub(crate) fn happened(event: &Event) -> Option<Happened> {
     }
 }
 
-/// Counts what a turn has used for the goal of its thread.
+/// Adds the usage of a turn to the goal of its thread.
 pub(crate) async fn count(
     hub: &Hub,
     loaded: &Arc<LoadedThread>,

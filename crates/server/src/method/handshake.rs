@@ -6,10 +6,10 @@ use crate::peer::Client;
 use crate::request::Initialize;
 use crate::response::Initialized;
 
-/// Longest name and longest version of a client, in bytes: both are sent in headers.
+/// Longest name and longest version of a client, in bytes, because both are sent in headers.
 const CLIENT_BYTES_MAX: usize = 256;
 
-/// The version of the reference whose protocol this server speaks. Clients decide by it which features they use.
+/// The version of the reference whose protocol this server speaks. Clients choose the features that they use by it.
 const PROTOCOL_VERSION: &str = "0.166.0";
 
 pub(super) async fn initialize(
@@ -23,8 +23,8 @@ pub(super) async fn initialize(
     let (name, version) = (client_info.name, client_info.version);
     if name.trim().is_empty() || !plain(&name) || !plain(&version) {
         return Err(RpcError::invalid(format!(
-            "clientInfo: the name and the version go into headers, so they are at most \
-             {CLIENT_BYTES_MAX} printable ASCII characters, and the name has one at least"
+            "clientInfo: the name and the version are sent in headers, so each may have at most \
+             {CLIENT_BYTES_MAX} printable ASCII characters, and the name must not be empty"
         )));
     }
     let capabilities = capabilities.unwrap_or_default();

@@ -8,10 +8,10 @@ use crate::message::RpcError;
 use crate::request::{ModelList, Nothing, PageOf};
 use crate::response::{Effort, Listed, Model, ProviderCapabilities};
 
-/// Entries on a page if the client sets no limit.
+/// Models per page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 100;
 
-/// Lists the model of the settings first, and then the others that are known.
+/// Lists the known models, with the one of the settings first.
 pub(super) async fn list(call: Call, list: ModelList) -> Result<Answered<Listed<Model>>, RpcError> {
     let (heddle, preferences) = (call.hub.heddle().clone(), call.hub.options().preferences.clone());
     // Settings are read from files, which blocks.
@@ -61,7 +61,7 @@ fn shown(model: &settings::KnownModel) -> Model {
     }
 }
 
-/// Cuts a page out of a list; its cursor is the place where the next page starts.
+/// Cuts a page out of a list; the cursor is the position where the next page starts.
 pub(super) fn page_of<T>(
     mut all: Vec<T>,
     page: &PageOf,

@@ -27,7 +27,7 @@ use crate::restored::Restored;
 use crate::thread::{LoadedThread, Opened, Opening};
 use crate::wire::{self, CollaborationMode, Environment, GitInfo, Status, ThreadSettings};
 
-/// How a thread is opened.
+/// Where the history of a thread comes from when it is opened.
 #[derive(Clone, PartialEq, Eq)]
 enum Source {
     New,
@@ -52,7 +52,7 @@ pub(super) async fn start(
     open(call, Source::New, settings, dynamic_tools.unwrap_or_default(), false).await
 }
 
-/// Loads a thread, or lets the client follow one that is loaded.
+/// Loads a thread, or makes the client a follower if the thread is loaded.
 pub(super) async fn resume(
     call: Call,
     resume: Resume,
@@ -98,7 +98,7 @@ pub(super) async fn fork(call: Call, fork: Fork) -> Result<Answered<response::Op
     open(call, Source::Fork(id, point), settings, Vec::new(), !exclude_turns).await
 }
 
-/// Completes what a client says of a saved thread by the settings that its last turn had.
+/// Completes the settings that a client gives for a saved thread by those of its last turn.
 async fn restored(
     hub: &Hub,
     id: ThreadId,
@@ -127,7 +127,7 @@ async fn restored(
     completed.await.map_err(|error| RpcError::internal(error.to_string()))?
 }
 
-/// Takes the last turns out of a thread. It is opened again for that, and its clients go on following it.
+/// Removes the last turns of a thread. The thread is opened again for that, and keeps its followers.
 pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered<Reverted>, RpcError> {
     let Revert { thread_id: id, before_turn_id } = revert;
     let _gate = call.hub.gate(id).await;
@@ -162,7 +162,7 @@ pub(super) async fn revert(call: Call, revert: Revert) -> Result<Answered<Revert
     Ok(answered)
 }
 
-/// Loads a thread that was closed for a moment, with the settings and the followers that it had.
+/// Opens a thread again after a short close, with its previous settings and followers.
 async fn load_again(
     call: &Call,
     id: ThreadId,
@@ -259,7 +259,7 @@ async fn open(
     Ok(answered)
 }
 
-/// Gives a fork the name of its source, if that has one.
+/// Copies the name of a thread to its fork, if it has one.
 async fn copy_name(hub: &Hub, from: ThreadId, to: ThreadId) -> Result<Option<String>, RpcError> {
     let threads = hub.heddle().threads();
     let name = threads.find(from).await.map_err(refused)?.and_then(|found| found.name);
@@ -269,8 +269,8 @@ async fn copy_name(hub: &Hub, from: ThreadId, to: ThreadId) -> Result<Option<Str
     Ok(name)
 }
 
-/// Changes settings of a loaded thread from its next turn on. For that, the thread is opened again: at once if no turn
-/// is running. The caller holds its gate.
+/// Changes settings of a loaded thread from its next turn on. If no turn is running, the thread is opened again
+/// immediately. The caller holds its gate.
 pub(super) async fn change(
     hub: &Hub,
     loaded: &LoadedThread,

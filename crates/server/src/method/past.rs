@@ -1,4 +1,4 @@
-//! Threads as they are on disk: read, list, turns.
+//! Saved threads: read, list, search.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,9 +19,9 @@ use crate::request::{
 use crate::response::{Data, FoundThread, FoundThreads, Listed, OneThread, Threads};
 use crate::wire::{Thread, Turn};
 
-/// Most threads on a page.
+/// Most threads per page.
 const PAGE_MAX: u32 = 100;
-/// Threads on a page if the client sets no limit.
+/// Threads per page if the client sets no limit.
 const PAGE_DEFAULT: u32 = 25;
 
 pub(super) async fn read(call: Call, read: ThreadRead) -> Result<Answered<OneThread>, RpcError> {
@@ -72,7 +72,7 @@ pub(super) async fn read_items(
     Ok(call.answer(&Data { data }))
 }
 
-/// Searches what users and models said in all threads, and the commands that ran.
+/// Searches the messages of users and models, and the commands, of all threads.
 pub(super) async fn search(
     call: Call,
     asked: ThreadSearch,
@@ -102,7 +102,7 @@ pub(super) async fn search(
     Ok(call.answer(&FoundThreads { data, next_cursor, backwards_cursor: () }))
 }
 
-/// Most hits of a search; a thread can have several.
+/// Most hits of a search; several can be in the same thread.
 const SEARCH_HITS_MAX: usize = 1000;
 
 /// Searches the messages of one thread.
@@ -188,7 +188,7 @@ async fn shown(hub: &Hub, found: Summary) -> Thread {
     thread
 }
 
-/// Reads a thread from disk, with as many of its items as `view` says; without a view it has no turns.
+/// Reads a thread from disk with the items that `view` selects; without a view it has no turns.
 pub(super) async fn thread(
     hub: &Hub,
     id: ThreadId,
@@ -225,7 +225,8 @@ pub(super) async fn thread(
     Ok(thread)
 }
 
-/// Adds what clients have changed about a thread. If that cannot be read, it is shown as its log says: who changes it is told.
+/// Adds what clients have changed about a thread. If that cannot be read, the thread is shown as in its log; a later change
+/// of it reports the error.
 async fn add_extras(hub: &Hub, id: ThreadId, thread: &mut Thread) {
     if let Ok(extras) = hub.extras(id).await {
         thread.git_info = extras.git.applied_to(thread.git_info.take());

@@ -1,6 +1,6 @@
-//! `process/*`: a process of the client, without a sandbox.
+//! `process/*`: runs a process of the client, without a sandbox.
 //!
-//! The client is trusted as the user is, and asks for just that; what a model causes never comes here.
+//! The client is trusted like the user and asks for exactly that. Calls of a model never get here.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::processes::{Attention, Kind, attend};
 use crate::request::{OfProcess, ProcessResize, ProcessSpawn, ProcessWrite};
 use crate::response::Done;
 
-/// Starts a process, and tells the client how it ends.
+/// Starts a process, and notifies the client of its end.
 pub(super) async fn spawn(call: Call, spawn: ProcessSpawn) -> Result<Answered, RpcError> {
     spawn.check()?;
     let ProcessSpawn { command, process_handle, cwd, timeout_ms, output_bytes_cap, run } = spawn;

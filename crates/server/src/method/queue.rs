@@ -1,4 +1,4 @@
-//! What is said when the turn of a thread ends: clients queue it, and it is said in turns of its own, one after the other.
+//! The queue of a thread: clients add input, and each entry starts a turn of its own once the thread is idle.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::response::{Deleted, Done, Listed, OneQueued, OneTurn};
 use crate::thread::LoadedThread;
 use crate::wire::{self, Body};
 
-/// Queues input; if the thread is idle, it is said at once.
+/// Adds input to the queue. If the thread is idle, its turn starts immediately.
 pub(super) async fn add(call: Call, add: QueueAdd) -> Result<Answered<OneQueued>, RpcError> {
     let QueueAdd { thread_id: id, input, client_user_message_id } = add;
     let _gate = has_queue(&call.hub, id).await?;
@@ -37,7 +37,7 @@ pub(super) async fn add(call: Call, add: QueueAdd) -> Result<Answered<OneQueued>
     Ok(answered)
 }
 
-/// Lists what is queued, a page at a time.
+/// Lists the waiting entries, a page at a time.
 pub(super) async fn list(
     call: Call,
     asked: PageOfThread,
@@ -88,7 +88,7 @@ pub(super) async fn reorder(call: Call, reorder: QueueReorder) -> Result<Answere
     Ok(answered)
 }
 
-/// Says something that is queued now, also if an interruption has stopped the queue.
+/// Starts the turn of an entry now, even if an interruption has stopped the queue.
 pub(super) async fn start(call: Call, start: QueueStart) -> Result<Answered<OneTurn>, RpcError> {
     let QueueStart { thread_id: id, queued_submission_id } = start;
     let _gate = call.hub.gate(id).await;
@@ -96,7 +96,7 @@ pub(super) async fn start(call: Call, start: QueueStart) -> Result<Answered<OneT
     say(&call.hub, &loaded, queued_submission_id, |turn| call.answer(&OneTurn { turn })).await
 }
 
-/// Says what is queued next, or else goes on with the goal, if the thread is idle and no interruption has stopped it. The caller
+/// Starts the turn of the next entry, or else one for the goal, if the thread is idle and was not interrupted. The caller
 /// holds its gate.
 pub(crate) async fn go_on(hub: &Hub, loaded: &Arc<LoadedThread>) {
     if !loaded.lock().may_go_on() {
@@ -119,8 +119,8 @@ pub(crate) async fn go_on(hub: &Hub, loaded: &Arc<LoadedThread>) {
     }
 }
 
-/// Settles what turns were to say when the server was killed, and goes on with the queue and the goal of a thread that was just
-/// loaded.
+/// Settles the entries whose turns had started when the server was killed, and continues with the queue and the goal of a
+/// thread that was just loaded.
 pub(super) async fn loaded(hub: &Hub, loaded: &Arc<LoadedThread>) {
     let id = loaded.id;
     // One that was never used, or is not saved, has none.
@@ -149,7 +149,7 @@ pub(super) async fn loaded(hub: &Hub, loaded: &Arc<LoadedThread>) {
     go_on(hub, loaded).await;
 }
 
-/// Settles what has come of a turn that was to say something queued.
+/// Settles the entry of a turn that has ended.
 pub(crate) async fn ended(hub: &Hub, loaded: &LoadedThread, turn: String, was_said: bool) {
     let settled = hub.change_extras(loaded.id, move |extras| {
         extras.queue.settle(|it| (it == turn).then_some(was_said));
@@ -165,7 +165,7 @@ pub(crate) async fn ended(hub: &Hub, loaded: &LoadedThread, turn: String, was_sa
     }
 }
 
-/// Starts a turn that says something queued. `answer` gets the turn before there are notifications about it.
+/// Starts the turn of an entry. `answer` gets the turn before any notification about it is sent.
 async fn say<T>(
     hub: &Hub,
     loaded: &Arc<LoadedThread>,
@@ -208,7 +208,7 @@ async fn has_queue(hub: &Hub, id: ThreadId) -> Result<OwnedMutexGuard<()>, RpcEr
     has_extras(hub, id, "queued submissions").await
 }
 
-/// Waits for the gate of a thread about which `what` can be kept; refuses others.
+/// Locks the gate of a thread that can have extras; other threads are refused, with `what` in the error.
 pub(super) async fn has_extras(
     hub: &Hub,
     id: ThreadId,

@@ -1,4 +1,4 @@
-//! Reviews: turns in which a reviewer looks at a change.
+//! Reviews: turns in which a reviewer examines a change.
 
 use protocol::review::ReviewTarget;
 

@@ -1,4 +1,4 @@
-//! `fuzzyFileSearch`: files by parts of their names.
+//! `fuzzyFileSearch`: finds files by parts of their paths.
 
 use super::{Answered, Call};
 use crate::message::RpcError;
@@ -14,7 +14,7 @@ pub(super) async fn once(call: Call, search: FileSearch) -> Result<Answered<Foun
     Ok(call.answer(&FoundFiles { files: found }))
 }
 
-/// Begins a search whose query changes.
+/// Starts a search with a changing query.
 pub(super) async fn start(call: Call, start: SearchStart) -> Result<Answered, RpcError> {
     let SearchStart { session_id, roots } = start;
     if session_id.is_empty() {

@@ -1,4 +1,4 @@
-//! Commands of a thread that run in the background: those that the model has started and that still run.
+//! Background commands of a thread: those that the model started and that are still running.
 
 use heddle::tools::RunningCommand;
 
@@ -16,7 +16,7 @@ pub(super) async fn list(
     Ok(call.answer(&Listed { data, next_cursor }))
 }
 
-/// Ends all of them.
+/// Ends all background commands.
 pub(super) async fn clean(call: Call, of: OfThread) -> Result<Answered, RpcError> {
     let thread = call.hub.loaded(of.thread_id)?.lock().open.clone();
     for command in thread.running_commands() {
@@ -25,7 +25,7 @@ pub(super) async fn clean(call: Call, of: OfThread) -> Result<Answered, RpcError
     Ok(call.answer(&Done {}))
 }
 
-/// Ends one of them.
+/// Ends one background command.
 pub(super) async fn terminate(call: Call, of: Terminate) -> Result<Answered<Terminated>, RpcError> {
     let thread = call.hub.loaded(of.thread_id)?.lock().open.clone();
     // Any other id is none of ours.

@@ -67,7 +67,7 @@ pub(super) async fn set_name(call: Call, set: SetName) -> Result<Answered, RpcEr
     Ok(answered)
 }
 
-/// Changes what is known about a thread, loaded or not, but for its name.
+/// Changes the metadata of a thread other than its name, loaded or not.
 pub(super) async fn update_metadata(
     call: Call,
     update: MetadataUpdate,
@@ -88,7 +88,7 @@ pub(super) async fn update_metadata(
     Ok(call.answer(&OneThread { thread }))
 }
 
-/// Returns the notifications that a client has missed while it was away.
+/// Returns the notifications that a client missed while it was disconnected.
 pub(super) async fn events(call: Call, asked: ThreadEvents) -> Result<Answered<Events>, RpcError> {
     let ThreadEvents { thread_id, since } = asked;
     let loaded = call.hub.loaded(thread_id)?;
@@ -169,7 +169,7 @@ pub(super) async fn loaded_list(
     Ok(call.answer(&Listed { data, next_cursor }))
 }
 
-/// Refuses a loaded thread that has no log, for requests that need one.
+/// Refuses a loaded thread that has no log yet, for requests that need one.
 pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> {
     match hub.find(id) {
         Some(loaded) if !loaded.lock().is_saved() => {
@@ -179,8 +179,8 @@ pub(super) fn is_saved(hub: &Hub, id: heddle::ThreadId) -> Result<(), RpcError> 
     }
 }
 
-/// Refuses a thread that is not there, and one that is never saved. A new one, which would be gone when it is closed, is saved.
-/// The caller holds its gate.
+/// Refuses a thread that does not exist, and one that is never saved. A new thread, which would be lost when it is closed,
+/// is saved. The caller holds its gate.
 pub(super) async fn needs_log(hub: &Hub, id: heddle::ThreadId, what: &str) -> Result<(), RpcError> {
     let Some(loaded) = hub.find(id) else {
         let found = hub.heddle().threads().find(id).await.map_err(refused)?;
@@ -199,7 +199,7 @@ pub(super) async fn needs_log(hub: &Hub, id: heddle::ThreadId, what: &str) -> Re
     Ok(())
 }
 
-/// Closes a thread if it is loaded, and waits until its log is free.
+/// Closes a thread if it is loaded, and waits until its log may be opened again.
 pub(super) async fn unload(hub: &Hub, id: heddle::ThreadId) {
     if let Some(loaded) = hub.find(id) {
         loaded.close();

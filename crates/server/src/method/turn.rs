@@ -12,7 +12,7 @@ use crate::response::{Done, OneTurn, Steered};
 use crate::thread::{Closed, LoadedThread, ThreadState};
 use crate::wire;
 
-/// Starts a turn, or adds the input to the one that is running.
+/// Starts a turn, or adds the input to the running one.
 pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTurn>, RpcError> {
     let TurnStart {
         thread_id,
@@ -64,7 +64,7 @@ pub(super) async fn start(call: Call, start: TurnStart) -> Result<Answered<OneTu
     Ok(answered)
 }
 
-/// Adds input to the turn that is running, unless it is over. Returns the turn.
+/// Adds input to the running turn unless it has ended, and returns the turn.
 fn steer_running(
     loaded: &LoadedThread,
     only_text: bool,
@@ -119,7 +119,7 @@ pub(super) async fn interrupt(call: Call, interrupt: TurnInterrupt) -> Result<An
     Ok(answered)
 }
 
-/// Starts a turn that replaces the history with a summary of it.
+/// Starts a turn that replaces the history with a summary.
 pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcError> {
     let _gate = call.hub.gate(of.thread_id).await;
     let loaded = call.hub.loaded(of.thread_id)?;
@@ -134,8 +134,8 @@ pub(super) async fn compact(call: Call, of: OfThread) -> Result<Answered, RpcErr
     Ok(answered)
 }
 
-/// Starts a turn that runs a command of the user's own. The client is trusted as the user is, so nothing is asked and there
-/// is no sandbox; what a model wrote must not get here.
+/// Starts a turn that runs a command of the user. The client is trusted like the user, so no approval is asked for and
+/// there is no sandbox; never pass text of a model to it.
 pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answered, RpcError> {
     let ShellCommand { thread_id, command, timeout_ms } = run;
     let _gate = call.hub.gate(thread_id).await;
@@ -153,13 +153,14 @@ pub(super) async fn shell_command(call: Call, run: ShellCommand) -> Result<Answe
     Ok(answered)
 }
 
-/// A compaction asks the model for nothing else, so what was added to it would have no answer. A reviewer would not get it.
+/// Refuses input during a compaction, which sends no other request that could answer it, and during a review, whose
+/// reviewer would not see it.
 fn refuse_input(state: &ThreadState) -> Result<(), RpcError> {
     match state.closed_to_input() {
         None => Ok(()),
         Some(Closed::Compaction) => Err(RpcError::not_steerable(
             "compact",
-            "the history is being compacted: wait for the end of that",
+            "the history is being compacted: wait until that is done",
         )),
         Some(Closed::Review) => Err(RpcError::not_steerable(
             "review",
@@ -197,7 +198,7 @@ fn steer_with(
     }
 }
 
-/// Refuses input of which the model would get nothing, or not all.
+/// Refuses input of which the model would get nothing, or only a part.
 pub(super) fn check_said(input: &[UserInput]) -> Result<(), RpcError> {
     check_input(input)?;
     match input.iter().all(|part| matches!(part, UserInput::Mention { .. })) {

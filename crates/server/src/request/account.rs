@@ -5,15 +5,14 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
-/// Who pays for answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReadAccount {
-    /// Whether to get another token first. Keys have none.
+    /// Whether to refresh the token first. Keys have none.
     pub refresh_token: bool,
 }
 
-/// A way to log in. There is no login in this build, so nothing of it is kept.
+/// A way to log in. This build has no login, so the values are discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LoginStart {
@@ -31,7 +30,7 @@ pub enum LoginStart {
     AmazonBedrockAccessKeys { access_key_id: Dropped, secret_access_key: Dropped, region: Dropped },
 }
 
-/// A text that was there, and is not kept.
+/// A string that is required but not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 

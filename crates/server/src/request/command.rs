@@ -8,26 +8,25 @@ use serde::{Deserialize, Deserializer};
 use super::{AbsolutePath, SandboxPolicy};
 use crate::message::RpcError;
 
-/// A command to run to its end.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandExec {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The client's name for it, to write to it and to end it.
+    /// The client's name for it, needed to write to it and to end it.
     #[serde(default)]
     pub process_id: Option<String>,
-    /// The directory it runs in; that of the server without one.
+    /// The working directory; the server's by default.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// What it may do; as the settings say without it.
+    /// The sandbox; that of the settings by default.
     #[serde(default)]
     pub sandbox_policy: Option<SandboxPolicy>,
     #[serde(default)]
     pub timeout_ms: Option<i64>,
     #[serde(default)]
     pub disable_timeout: bool,
-    /// How many bytes of each output stream are kept or told.
+    /// Most bytes of each output stream that are kept or sent.
     #[serde(default)]
     pub output_bytes_cap: Option<u64>,
     #[serde(default)]
@@ -42,32 +41,30 @@ pub struct CommandExec {
 pub struct ProcessSpawn {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The client's name for it.
     pub process_handle: String,
     pub cwd: AbsolutePath,
-    /// None if it is left out; null for no limit.
+    /// `None` if it is missing, `Some(None)` for no limit.
     #[serde(default, deserialize_with = "given")]
     pub timeout_ms: Option<Option<i64>>,
-    /// None if it is left out; null for no limit.
+    /// `None` if it is missing, `Some(None)` for no limit.
     #[serde(default, deserialize_with = "given")]
     pub output_bytes_cap: Option<Option<u64>>,
     #[serde(flatten)]
     pub run: Run,
 }
 
-/// How a command is connected.
+/// The environment and the streams of a command.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Run {
-    /// Variables over those of the settings; null takes one away.
+    /// Variables that override those of the settings; null removes one.
     pub env: Option<BTreeMap<String, Option<String>>>,
-    /// Whether it has a terminal, which implies both of the streams below.
+    /// Whether it runs in a terminal, which implies `stream_stdin` and `stream_stdout_stderr`.
     pub tty: bool,
-    /// The size of the terminal.
     pub size: Option<TerminalSize>,
-    /// Whether the client writes to it.
+    /// Whether the client will write to its stdin.
     pub stream_stdin: bool,
-    /// Whether its output is told while it runs.
+    /// Whether its output is sent while it runs.
     pub stream_stdout_stderr: bool,
 }
 
@@ -136,7 +133,7 @@ pub struct OfProcess {
 }
 
 impl CommandExec {
-    /// Refuses what makes no sense together.
+    /// Refuses options that contradict each other.
     pub fn check(&self) -> Result<(), RpcError> {
         self.run.check("command/exec", &self.command)?;
         let streams = self.run.tty || self.run.stream_stdin || self.run.stream_stdout_stderr;
@@ -160,7 +157,7 @@ impl CommandExec {
 }
 
 impl ProcessSpawn {
-    /// Refuses what makes no sense together.
+    /// Refuses an empty name or an empty command.
     pub fn check(&self) -> Result<(), RpcError> {
         if self.process_handle.is_empty() {
             return Err(RpcError::invalid("processHandle must not be empty"));
@@ -185,7 +182,7 @@ impl Run {
 }
 
 impl TerminalSize {
-    /// Refuses a terminal without room for a character.
+    /// Refuses a terminal without rows or columns.
     pub fn check(self) -> Result<(), RpcError> {
         if self.rows == 0 || self.cols == 0 {
             return Err(RpcError::invalid_params("size: rows and cols must be greater than 0"));
@@ -194,7 +191,7 @@ impl TerminalSize {
     }
 }
 
-/// Tells null from a field that is left out.
+/// Distinguishes null from a missing field.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What of the configuration to read.
+/// Parameters of reading the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigRead {
-    /// Whether to return each layer by itself, too.
+    /// Whether to return each layer by itself as well.
     pub include_layers: bool,
-    /// A directory whose configuration is meant. Directories have none in this build.
+    /// The directory whose configuration is read. Directories have none in this build.
     pub cwd: Option<String>,
 }
 
@@ -27,14 +27,14 @@ pub struct ConfigValueWrite {
     pub conditions: WriteConditions,
 }
 
-/// Several changes, of which all are made or none.
+/// Several changes, made all together or not at all.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigBatchWrite {
     pub edits: Vec<ConfigEdit>,
     #[serde(flatten)]
     pub conditions: WriteConditions,
-    /// Whether loaded threads get the new settings, too.
+    /// Whether loaded threads get the new settings as well.
     #[serde(default)]
     pub reload_user_config: bool,
 }
@@ -49,23 +49,23 @@ pub struct ConfigEdit {
     pub merge_strategy: MergeStrategy,
 }
 
-/// Under which conditions a change is made.
+/// The conditions under which a change is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WriteConditions {
     /// The version that the file must have.
     pub expected_version: Option<String>,
-    /// The file that the client means.
+    /// The file to change; only the user's configuration is allowed.
     pub file_path: Option<PathBuf>,
 }
 
-/// What becomes of the keys that a table has already.
+/// What happens to the existing keys of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MergeStrategy {
-    /// Those that the new value does not have are removed.
+    /// Keys that the new value does not have are removed.
     Replace,
-    /// They stay.
+    /// They are kept.
     Upsert,
 }
 

@@ -1,4 +1,4 @@
-//! Parameters of what extends the agent: features, skills, MCP servers.
+//! Parameters of extensions: features, skills, MCP servers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::{PageOf, optional_thread_id, thread_id};
 pub struct FeatureList {
     #[serde(flatten)]
     pub page: PageOf,
-    /// The thread whose features are meant.
+    /// The thread whose features are listed.
     #[serde(deserialize_with = "optional_thread_id")]
     #[schemars(with = "Option<String>")]
     pub thread_id: Option<ThreadId>,
@@ -41,10 +41,10 @@ pub struct ExtraRoots {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct SkillSwitch {
     pub enabled: bool,
-    /// All skills of this name.
+    /// Every skill of this name.
     #[serde(default)]
     pub name: Option<String>,
-    /// The skill with this file.
+    /// The skill in this file.
     #[serde(default, deserialize_with = "optional_absolute_path")]
     pub path: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub struct SkillSwitch {
 pub struct ResourceRead {
     pub server: String,
     pub uri: String,
-    /// The thread whose servers are meant.
+    /// The thread whose servers are used.
     #[serde(default, deserialize_with = "optional_thread_id")]
     #[schemars(with = "Option<String>")]
     pub thread_id: Option<ThreadId>,

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::de::{self, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
 
-/// A path that is absolute, without `.` and `..`.
+/// An absolute path without `.` and `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename = "AbsolutePathBuf")]
 pub struct AbsolutePath(PathBuf);
 
 impl AbsolutePath {
-    /// Takes `..` out of a path by its words, as clients do; none if it is relative.
+    /// Resolves `.` and `..` without looking at the file system, as clients do; `None` if the path is relative.
     pub fn new(path: &Path) -> Option<Self> {
         if !path.is_absolute() {
             return None;
@@ -47,7 +47,6 @@ impl<'de> Deserialize<'de> for AbsolutePath {
     }
 }
 
-/// A file or directory, by its path.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct OfPath {
     pub path: AbsolutePath,
@@ -65,7 +64,7 @@ pub struct WriteFile {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct CreateDirectory {
     pub path: AbsolutePath,
-    /// Whether those above it are created, too: yes, unless it says otherwise.
+    /// Whether to create its parent directories as well; true by default.
     #[serde(default)]
     pub recursive: Option<bool>,
 }
@@ -75,15 +74,15 @@ pub struct CreateDirectory {
 pub struct Remove {
     #[serde(deserialize_with = "named_itself")]
     pub path: AbsolutePath,
-    /// Whether what is in a directory is removed with it: yes, unless it says otherwise.
+    /// Whether to remove the content of a directory as well; true by default.
     #[serde(default)]
     pub recursive: Option<bool>,
-    /// Whether it is no error that nothing is there: yes, unless it says otherwise.
+    /// Whether to accept that nothing exists there; true by default.
     #[serde(default)]
     pub force: Option<bool>,
 }
 
-/// Reads the path of something that is named by its own name.
+/// Reads a path that must not end in `.` or `..`.
 fn named_itself<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AbsolutePath, D::Error> {
     let text = String::deserialize(deserializer)?;
     // Before `..` is taken out of it: then it would be the name of something else.
@@ -97,7 +96,7 @@ fn named_itself<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AbsolutePa
 pub struct Copy {
     pub source_path: AbsolutePath,
     pub destination_path: AbsolutePath,
-    /// Whether directories are copied.
+    /// Whether directories may be copied.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -106,12 +105,10 @@ pub struct Copy {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
-    /// The client's name for it.
     pub watch_id: String,
     pub path: AbsolutePath,
 }
 
-/// Parameters of watching no more.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unwatch {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{given, thread_id};
 use crate::goal::GoalStatus;
 
-/// What to change about the goal of a thread. What is left out stays.
+/// Changes of the goal of a thread. A missing field keeps its value.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GoalSet {
@@ -18,7 +18,7 @@ pub struct GoalSet {
     pub objective: Option<String>,
     #[serde(default)]
     pub status: Option<GoalStatus>,
-    /// How many tokens it may use; null for no limit.
+    /// Most tokens that it may use; null for no limit.
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<i64>")]
     pub token_budget: Option<Option<i64>>,

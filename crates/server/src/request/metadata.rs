@@ -1,4 +1,4 @@
-//! Parameters of changing what is known about a thread.
+//! Parameters of changing the metadata of a thread.
 
 use protocol::id::ThreadId;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::{given, thread_id};
 use crate::message::RpcError;
 use crate::wire::GitInfo;
 
-/// What to change about a thread. What is left out stays.
+/// Changes of the metadata of a thread. A missing field keeps its value.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetadataUpdate {
@@ -19,7 +19,7 @@ pub struct MetadataUpdate {
     pub git_info: Option<GitChanges>,
 }
 
-/// Changes of the Git commit and branch of a thread: a text replaces what there was, null removes it.
+/// Changes of the Git commit and branch of a thread: a string replaces the old value, null removes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "ThreadMetadataGitInfoUpdateParams")]
@@ -36,7 +36,7 @@ pub struct GitChanges {
 }
 
 impl MetadataUpdate {
-    /// Returns the changes, without blanks around the texts; an error if there are none.
+    /// Returns the changes with trimmed strings; fails if there are none.
     pub fn changes(&self) -> Result<GitChanges, RpcError> {
         let Some(git) = &self.git_info else {
             return Err(RpcError::invalid(
@@ -67,7 +67,7 @@ impl GitChanges {
         *self == Self::default()
     }
 
-    /// Makes these changes after others.
+    /// Adds later changes, which take precedence.
     pub fn add(&mut self, later: Self) {
         let Self { sha, branch, origin_url } = later;
         self.sha = sha.or(self.sha.take());
@@ -75,7 +75,7 @@ impl GitChanges {
         self.origin_url = origin_url.or(self.origin_url.take());
     }
 
-    /// Returns what there was with these changes.
+    /// Returns the Git information after these changes.
     pub fn applied_to(&self, before: Option<GitInfo>) -> Option<GitInfo> {
         if self.is_empty() {
             return before;

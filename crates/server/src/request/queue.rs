@@ -1,4 +1,4 @@
-//! Parameters of what is said when the turn of a thread ends.
+//! Parameters of the queue of a thread.
 
 use protocol::id::ThreadId;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{UserInput, thread_id};
 
-/// What to say when the thread is idle, after all that is queued already.
+/// Input to add at the end of the queue.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueAdd {
@@ -18,7 +18,7 @@ pub struct QueueAdd {
     pub client_user_message_id: String,
 }
 
-/// What to say instead of what was queued.
+/// Input that replaces that of a queued entry.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueUpdate {
@@ -29,7 +29,7 @@ pub struct QueueUpdate {
     pub input: Vec<UserInput>,
 }
 
-/// Something queued that shall not be said.
+/// An entry to remove from the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueDelete {
@@ -39,7 +39,7 @@ pub struct QueueDelete {
     pub queued_submission_id: String,
 }
 
-/// The order in which all that is queued shall be said.
+/// The new order of the queue, with every waiting entry.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueReorder {
@@ -49,14 +49,14 @@ pub struct QueueReorder {
     pub queued_submission_ids: Vec<String>,
 }
 
-/// What of the queue to say now.
+/// The entry to start now.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStart {
     #[serde(deserialize_with = "thread_id")]
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
-    /// The first if it is left out.
+    /// The first entry if it is missing.
     #[serde(default)]
     pub queued_submission_id: Option<String>,
 }

@@ -14,33 +14,34 @@ pub struct ReviewStart {
     #[schemars(with = "String")]
     pub thread_id: ThreadId,
     pub target: ReviewTarget,
-    /// Where the review runs: there is one possibility.
+    /// Where the review runs. There is only one choice.
     #[serde(default)]
     pub delivery: Option<ReviewDelivery>,
 }
 
-/// What is to be reviewed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ReviewTarget {
-    /// Everything that is not committed.
     UncommittedChanges,
-    /// What the current branch would bring into another one.
-    BaseBranch { branch: String },
-    /// One commit.
+    /// The changes that the current branch would merge into another one.
+    BaseBranch {
+        branch: String,
+    },
     Commit {
         sha: String,
         #[serde(default)]
         title: Option<String>,
     },
-    /// Whatever the instructions say.
-    Custom { instructions: String },
+    /// Anything that the instructions describe.
+    Custom {
+        instructions: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ReviewDelivery {
-    /// As a turn of the thread.
+    /// In a turn of the thread.
     Inline,
 }
 

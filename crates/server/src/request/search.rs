@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::message::RpcError;
 
-/// Most directories that one search looks through.
+/// Most directories per search.
 const ROOTS_MAX: usize = 64;
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;
@@ -15,24 +15,21 @@ const QUERY_BYTES_MAX: usize = 1024;
 #[serde(rename_all = "camelCase")]
 pub struct FileSearch {
     pub query: String,
-    /// The directories to look through.
     pub roots: Vec<String>,
-    /// A search of the same token ends.
+    /// An earlier search with the same token is stopped.
     #[serde(default)]
     pub cancellation_token: Option<String>,
 }
 
-/// A search whose query changes.
+/// A search with a changing query.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchStart {
-    /// The client's name for it.
     pub session_id: String,
-    /// The directories to look through.
     pub roots: Vec<String>,
 }
 
-/// Another query of a search.
+/// The next query of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchUpdate {
@@ -40,14 +37,13 @@ pub struct SearchUpdate {
     pub query: String,
 }
 
-/// A search, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfSearch {
     pub session_id: String,
 }
 
-/// Refuses more directories than are looked through.
+/// Refuses too many directories.
 pub fn check_roots(roots: &[String]) -> Result<(), RpcError> {
     if roots.len() > ROOTS_MAX {
         return Err(RpcError::invalid(format!(
@@ -57,7 +53,7 @@ pub fn check_roots(roots: &[String]) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Refuses a query that nobody types.
+/// Refuses a query that is too long.
 pub fn check_query(query: &str) -> Result<(), RpcError> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(RpcError::invalid(format!(

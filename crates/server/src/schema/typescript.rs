@@ -1,13 +1,13 @@
-//! JSON Schemas as types of TypeScript (pure).
+//! Converts JSON Schemas to TypeScript types (pure).
 //!
-//! It knows the keywords that the schemas of our own types have. What they say beyond TypeScript, such as the range of a
-//! number, is left out.
+//! It knows the keywords that our own types produce. Constraints that TypeScript cannot express, such as the range of a
+//! number, are left out.
 
 use serde_json::{Map, Value};
 
 use super::DEFINITIONS;
 
-/// Formats schemas as a module that exports a type for each.
+/// Formats schemas as a module that exports one type for each.
 pub(super) fn module(schemas: &Map<String, Value>) -> String {
     let mut names: Vec<_> = schemas.keys().collect();
     names.sort();
@@ -23,7 +23,7 @@ pub(super) fn module(schemas: &Map<String, Value>) -> String {
     text
 }
 
-/// Formats a schema as a type, of which later lines are indented by `depth`.
+/// Formats a schema as a type; lines after the first are indented by `depth`.
 fn type_of(schema: &Value, depth: usize) -> String {
     let fields = match schema {
         Value::Bool(false) => return "never".to_owned(),
@@ -77,7 +77,7 @@ fn type_of(schema: &Value, depth: usize) -> String {
 
 const EMPTY: &str = "Record<string, never>";
 
-/// Formats a type by its name in JSON Schema.
+/// Formats one of the types that JSON Schema has a name for.
 fn plain(name: &str, fields: &Map<String, Value>, depth: usize) -> String {
     match name {
         "integer" => "number".to_owned(),

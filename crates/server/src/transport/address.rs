@@ -1,4 +1,4 @@
-//! Where a server listens, and which programs may connect (pure).
+//! The addresses that a server can listen on, and the programs that may connect (pure).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,10 +7,9 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, digest};
 
-/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// One client, on stdin and stdout.
+    /// A single client, on stdin and stdout.
     Stdio,
     /// WebSocket on a Unix socket.
     Unix(PathBuf),
@@ -19,7 +18,7 @@ pub enum Listen {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address to listen on: give stdio://, unix://PATH or ws://IP:PORT")]
+#[error("`{0}` is not an address to listen on: give stdio://, unix://PATH or ws://IP:PORT")]
 pub struct InvalidAddress(String);
 
 impl FromStr for Listen {
@@ -51,17 +50,16 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A token that clients have to send. Only its digest is kept.
+/// A token that clients must send. Only its digest is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 
-/// Why a text is neither a token nor the digest of one.
+/// Why a string is neither a token nor the digest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// A short token could be guessed.
     #[error("the token has fewer than {TOKEN_BYTES_MIN} bytes: use a longer one")]
     Short,
-    /// The text is not a SHA-256 in hexadecimal.
     #[error("the digest is not 64 hexadecimal digits, as `sha256sum` prints them")]
     Digest,
 }
@@ -70,7 +68,7 @@ pub enum InvalidToken {
 pub const TOKEN_BYTES_MIN: usize = 16;
 
 impl Token {
-    /// Hashes a token, as it is in a file: white space around it is ignored.
+    /// Hashes a token as it is in a file; white space around it is ignored.
     pub fn new(text: &str) -> Result<Self, InvalidToken> {
         let text = text.trim();
         match text.len() {
@@ -79,7 +77,7 @@ impl Token {
         }
     }
 
-    /// Takes over the SHA-256 of a token, in hexadecimal.
+    /// Reads the SHA-256 of a token, in hexadecimal.
     pub fn from_digest(hex: &str) -> Result<Self, InvalidToken> {
         let digits = hex.trim().as_bytes();
         if digits.len() != 64 {
@@ -93,7 +91,7 @@ impl Token {
         Ok(Self(digest))
     }
 
-    /// Compares the digests, so that the time that it takes says nothing about the token.
+    /// Compares the digests, so that the time it takes reveals nothing about the token.
     fn is(&self, sent: &str) -> bool {
         sha256(sent.trim()) == self.0
     }
@@ -111,10 +109,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Which programs may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Programs that can open the socket: the permissions of its file admit only its owner.
+    /// Programs that can open the socket; its file permissions allow only its owner.
     Owner,
     /// Programs on this machine, but not web pages.
     ThisMachine,
@@ -127,9 +124,9 @@ pub enum Access {
 pub enum Refusal {
     /// It has an `Origin` header, so it comes from a web page.
     Origin,
-    /// The `Host` header does not name this machine: a web page may have rebound its name in the DNS.
+    /// Its `Host` header does not name this machine; a web page may have rebound its DNS name.
     Host,
-    /// It has no token, or a wrong one.
+    /// Its token is missing or wrong.
     Token,
 }
 

@@ -1,4 +1,4 @@
-//! WebSocket clients, over TCP or over a Unix socket: one JSON object in each text frame.
+//! WebSocket clients over TCP or a Unix socket: each text frame is one JSON object.
 
 use std::convert::Infallible;
 use std::io;
@@ -36,11 +36,11 @@ use crate::hub::Hub;
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long sending the close frame may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
-/// The header that tells clients how many bytes a message in one fragment may have.
+/// The header that tells clients the most bytes that an unfragmented message may have.
 const MESSAGE_LIMIT: HeaderName =
     HeaderName::from_static("x-codex-websocket-max-unfragmented-message-bytes");
 
-/// A socket that clients can connect to.
+/// A socket that accepts clients.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -64,15 +64,15 @@ pub enum ListenError {
     Unprotected(SocketAddr),
     #[error("another program listens on {}: stop it, or choose another path", path.display())]
     InUse { path: PathBuf },
-    /// The file is not removed, as it may be the user's.
-    #[error("{} exists and is no socket: remove it, or choose another path", path.display())]
+    /// The file is not removed, because it may be the user's.
+    #[error("{} exists and is not a socket: remove it, or choose another path", path.display())]
     NoSocket { path: PathBuf },
-    #[error("{address} cannot be listened on")]
+    #[error("cannot listen on {address}")]
     System { address: String, source: io::Error },
 }
 
 impl Listener {
-    /// Begins to listen. `access` holds for a TCP port; a Unix socket admits only its owner.
+    /// Starts to listen. `access` applies to TCP ports; a Unix socket admits only its owner.
     pub async fn bind(listen: &Listen, access: Access) -> Result<Self, ListenError> {
         let failed = |source| ListenError::System { address: listen.to_string(), source };
         match listen {
@@ -91,7 +91,7 @@ impl Listener {
         }
     }
 
-    /// Returns the address, with the port that the system has chosen.
+    /// Returns the address, including a port that the system chose.
     pub fn address(&self) -> String {
         match &self.socket {
             Socket::Unix(_, file) => Listen::Unix(file.0.clone()).to_string(),
@@ -102,7 +102,7 @@ impl Listener {
         }
     }
 
-    /// Accepts clients until the future is dropped. Each connection is served by a task of its own.
+    /// Accepts clients until the future is dropped. Each connection has its own task.
     pub async fn run(&self, hub: &Hub) {
         loop {
             let (served, access) = (hub.clone(), self.access.clone());
@@ -125,7 +125,7 @@ impl Listener {
     }
 }
 
-/// How long to wait after a connection could not be accepted.
+/// How long to wait after accepting a connection failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The file of a Unix socket, removed with its listener.
@@ -138,8 +138,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Creates a socket that only its owner can open. It is moved to its path after its permissions are set, so that no
-/// other user can open it in between.
+/// Creates a socket that only its owner can open. It is moved to its path after its permissions are set, so no other user
+/// can open it in between.
 fn bind_unix(
     path: &Path,
     failed: &dyn Fn(io::Error) -> ListenError,
@@ -170,7 +170,7 @@ fn bind_unix(
     bound.map(|socket| (socket, SocketFile(path))).map_err(failed)
 }
 
-/// Answers the requests of one connection, until one of them makes it a WebSocket.
+/// Answers the HTTP requests of a connection until one of them turns it into a WebSocket.
 async fn answer(
     hub: Hub,
     access: Access,
@@ -315,7 +315,7 @@ async fn converse(hub: &Hub, upgraded: Upgraded) {
     }
 }
 
-/// Returns the code and the reason of the close frame after a message that is invalid; none if the connection broke.
+/// Returns the code and the reason of the close frame after an invalid message; `None` if the connection broke.
 fn close_code(error: &tungstenite::Error) -> Option<(CloseCode, String)> {
     let code = match error {
         tungstenite::Error::Capacity(_) => CloseCode::Size,

@@ -1,6 +1,6 @@
-//! A client at the other end of stdin and stdout: one JSON object per line.
+//! A client on stdin and stdout: each line is one JSON object.
 //!
-//! A thread of its own reads stdin, and another one writes stdout, since either can block.
+//! Stdin and stdout are each handled by a separate thread, since either can block.
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::hub::Hub;
 use crate::peer::Peer;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Bytes per write, small enough to see progress within a long line.
+/// Bytes per write; small enough to notice progress within a long line.
 const WRITE_BYTES: usize = 32 * 1024;
 
-/// Serves one client on stdin and stdout, until stdin ends or the client is disconnected. The returned receiver gets a
-/// message once everything is written.
+/// Serves one client on stdin and stdout until stdin ends or the client is disconnected. The returned receiver resolves
+/// once everything is written.
 pub async fn stdio(hub: &Hub) -> io::Result<(Ended, oneshot::Receiver<()>)> {
     let Some(peer) = hub.connect() else {
         return Err(io::Error::other("there are too many connections"));
