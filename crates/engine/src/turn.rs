@@ -754,7 +754,7 @@ impl Turn {
             }
             Report::Output(text) => {
                 if let Some(item) = self.call_items.get(&key).map(|item| item.id) {
-                    self.emit(Event::Delta { item, part: DeltaPart::Output, text });
+                    self.emit_delta(item, DeltaPart::Output, text);
                 }
             }
             Report::Plan(steps) => {
@@ -952,9 +952,16 @@ impl Turn {
         id
     }
 
+    /// Emits a part of an item. Events are large and deltas many, so this one is made where it stays.
+    fn emit_delta(&mut self, item: ItemId, part: DeltaPart, text: String) {
+        match self.is_reviewing() {
+            true => self.emit(Event::Delta { item, part, text }),
+            false => self.actions.push_back(Action::Emit(Event::Delta { item, part, text })),
+        }
+    }
+
     /// Emits an event, at the time of the input that caused it.
     fn emit(&mut self, mut event: Event) {
-        // Events are large and deltas many, so they are not passed around without need.
         if self.review.is_some() {
             let Some(shown) = self.reviewed(event) else { return };
             event = shown;

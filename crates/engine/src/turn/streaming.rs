@@ -356,7 +356,7 @@ impl Turn {
                     let (parts, provider_id) = (parts.push(&text), open.provider_id.clone());
                     self.show_parts(item, provider_id, parts);
                 }
-                None => self.emit(Event::Delta { item, part, text }),
+                None => self.emit_delta(item, part, text),
             }
         } else if kind == Kind::Message {
             self.unshown.text = true;
@@ -440,7 +440,7 @@ impl Turn {
                     self.emit(Event::ItemStarted(Item { provider_id, ..Item::new(message, body) }));
                 }
                 Part::Text(text) => {
-                    self.emit(Event::Delta { item: message, part: DeltaPart::Message, text });
+                    self.emit_delta(message, DeltaPart::Message, text);
                 }
                 Part::PlanBegins => {
                     if self.plan.claim(message) {
@@ -449,7 +449,7 @@ impl Turn {
                 }
                 Part::Plan(text) => {
                     if let Some(item) = self.plan.open_in(message) {
-                        self.emit(Event::Delta { item, part: DeltaPart::Plan, text });
+                        self.emit_delta(item, DeltaPart::Plan, text);
                     }
                 }
             }
