@@ -530,7 +530,7 @@ fn tools_of_a_client() {
         });
         let tool = json!({"type": "function", "name": "look_up", "description": "d", "inputSchema": schema});
         for (tools, words) in [
-            (json!([{"type": "namespace", "name": "n", "description": "d", "tools": []}]), "no function"),
+            (json!([{"type": "namespace", "name": "n", "description": "d", "tools": []}]), "not a function"),
             (json!([tool, tool]), "two tools"),
             (json!([{"name": "a b", "description": "d", "inputSchema": schema}]), "name"),
         ] {
@@ -587,7 +587,7 @@ fn who_may_connect() {
     });
     for (args, says) in [
         (&["--listen", "ws://0.0.0.0:0"][..], "set a token"),
-        (&["--listen", "tcp://x"], "no address to listen on"),
+        (&["--listen", "tcp://x"], "not an address to listen on"),
         (&["--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token"], "needs the token"),
         (&["--listen", "ws://127.0.0.1:0", "--ws-token-sha256", "00"], "--ws-auth"),
         (&["--ws-auth", "capability-token", "--ws-token-sha256", "00"], "is for TCP ports"),
