@@ -144,13 +144,10 @@ impl TurnFace {
             Event::ApprovalResolved { id, resolution } => return self.resolved(*id, resolution),
             _ => {}
         }
-        let mut told: Vec<Told> = Vec::new();
+        let mut told: Vec<Told> = self.plain_event(event).into_iter().map(Told::from).collect();
         if event.is_terminal() {
             // The review itself may not have been kept.
-            told.extend(self.held.drain(..).map(Told::from));
-        }
-        told.extend(self.plain_event(event).into_iter().map(Told::from));
-        if event.is_terminal() {
+            told.splice(0..0, self.held.drain(..).map(Told::from));
             let open = std::mem::take(&mut self.asking).into_iter().map(|(id, _)| id);
             told.extend(self.withdrawn.drain(..).chain(open).map(Told::Resolved));
         }
