@@ -252,4 +252,21 @@ mod tests {
             check(&offered, other.clone(), other);
         }
     }
+
+    /// To accept is no answer to a question of the model, and to reply accepts nothing.
+    #[test]
+    fn answers_are_to_their_own_kind_of_question() {
+        let replied = || Answer::Replied([("q".to_owned(), vec!["yes".to_owned()])].into());
+        check(&[], replied(), Answer::Invalid);
+        let subject = Subject::Questions { call_id: "c".to_owned(), questions: Vec::new() };
+        let asked = ApprovalRequest { subject, reason: None, scopes: vec![Scope::Session] };
+        for accepted in [Answer::Accept, Answer::AcceptForSession] {
+            assert_eq!(within(&asked, accepted), Answer::Invalid);
+        }
+        for answer in [replied(), Answer::Decline, Answer::TimedOut] {
+            assert_eq!(within(&asked, answer.clone()), answer);
+        }
+        assert_eq!(strictest([replied(), Answer::Decline]), Some(Answer::Decline));
+        assert_eq!(mildest([Answer::Decline, replied()]), Some(replied()));
+    }
 }

@@ -14,12 +14,11 @@ pub struct LastMessage {
 
 impl LastMessage {
     pub fn observe(&mut self, event: &Event) {
-        if let Event::ItemCompleted(item) = event {
-            match &item.body {
-                ItemBody::AgentMessage { text } => self.message = Some(Arc::clone(text)),
-                ItemBody::Plan { text } => self.plan = Some(Arc::clone(text)),
-                _ => {}
-            }
+        let Event::ItemCompleted(item) = event else { return };
+        if let ItemBody::AgentMessage { text } = &item.body {
+            self.message = Some(Arc::clone(text));
+        } else if let ItemBody::Plan { text } = &item.body {
+            self.plan = Some(Arc::clone(text));
         }
     }
 

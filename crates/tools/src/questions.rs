@@ -97,3 +97,66 @@ impl Tool for AskUser {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::approval::{Answer, Subject};
+    use protocol::call::{Call, Payload};
+    use protocol::id::CallKey;
+
+    use super::AskUser;
+    use crate::tool::{Progress, Tool as _, ToolContext, progress_channel};
+
+    const ONE: &str = r#"{"questions": [{"id": "q", "header": "H", "question": "Which?", "options": [{"label": "a"}]}]}"#;
+
+    /// Asks, and gives `answer` to any question; `want` is a part of what the model reads.
+    #[track_caller]
+    fn check(arguments: &str, answer: &Answer, questions: usize, want: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (sender, mut said) = progress_channel();
+        let call = Call {
+            key: CallKey(1),
+            call_id: "c".to_owned(),
+            name: "request_user_input".to_owned(),
+            payload: Payload::Function(arguments.to_owned()),
+        };
+        let asking = async { AskUser.run(ToolContext::new(call, sender)).await };
+        let answering = async {
+            let mut asked = 0;
+            while let Some((_, said)) = said.recv().await {
+                if let Progress::Asked(request, reply) = said {
+                    let Subject::Questions { call_id, questions } = request.subject else {
+                        panic!("{:?}", request.subject)
+                    };
+                    assert_eq!((call_id.as_str(), questions.len()), ("c", 1));
+                    asked += 1;
+                    reply.send(answer.clone());
+                }
+            }
+            asked
+        };
+        let (output, asked) = runtime.block_on(async { tokio::join!(asking, answering) });
+        let text = output.content.text();
+        assert!(text.contains(want), "{arguments} {answer:?}: {text}");
+        assert_eq!(asked, questions, "{arguments}");
+    }
+
+    #[test]
+    fn answers_come_back() {
+        let replied = Answer::Replied([("q".to_owned(), vec!["a".to_owned()])].into());
+        check(ONE, &replied, 1, r#"{"answers":{"q":{"answers":["a"]}}}"#);
+        for unwilling in [Answer::Decline, Answer::Cancel, Answer::Failed("error".to_owned())] {
+            check(ONE, &unwilling, 1, r#"{"answers":{}}"#);
+        }
+        for (missing, why) in [
+            (Answer::TimedOut, "nobody answered in time. Decide yourself"),
+            (Answer::Disconnected, "nobody is there to answer. Decide yourself"),
+            (Answer::Invalid, "could not be understood. Decide yourself"),
+        ] {
+            check(ONE, &missing, 1, why);
+        }
+        let bare = ONE.replace(r#"{"label": "a"}"#, "");
+        check(&bare, &replied, 0, "has no options");
+        check("{}", &replied, 0, "missing field `questions`");
+    }
+}

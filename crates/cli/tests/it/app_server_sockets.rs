@@ -406,6 +406,56 @@ fn commands_in_the_background() {
     assert!(lab.workspace.read("b").is_ok());
 }
 
+/// What the model has left running ends when the thread enters plan mode; the sandbox of the settings applies again after it, and
+/// a thread that is loaded again is in its last mode.
+#[test]
+fn plan_mode_ends_commands_and_keeps_settings() {
+    let run = json!({"cmd": "while :; do echo x >> grows; sleep 0.01; done", "yield_time_ms": 250});
+    let write = |file: &str| call("c2", "exec_command", json!({"cmd": format!("echo x > {file}")}));
+    let (_model, lab, server, runtime) = scene(json!([
+        response([call("c1", "exec_command", run)]),
+        response([message("It runs.")]),
+        response([write("planned")]),
+        response([message("Planned.")]),
+        response([write("planned")]),
+        response([message("Planned again.")]),
+        response([write("done")]),
+        response([message("Done.")]),
+    ]));
+    runtime.block_on(async {
+        let mut ann = Client::unix(&server, "ann").await;
+        let thread = ann.start_thread(json!({"sandbox": "workspace-write"})).await;
+        let of = json!({"threadId": thread});
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        assert!(lab.workspace.read("grows").is_ok(), "the command runs");
+        let turn = |mode: &str| {
+            json!({
+                "threadId": thread, "input": [{"type": "text", "text": "go"}],
+                "collaborationMode": {"mode": mode, "settings": {
+                    "model": "gpt-5.5", "reasoning_effort": null, "developer_instructions": null,
+                }},
+            })
+        };
+        ann.ask("turn/start", turn("plan")).await;
+        ann.told("turn/completed").await;
+        let grown = lab.workspace.read("grows").unwrap();
+        let list = ann.ask("thread/backgroundTerminals/list", of.clone()).await["data"].clone();
+        assert_eq!(list, json!([]));
+        ann.ask("thread/archive", of.clone()).await;
+        ann.ask("thread/unarchive", of.clone()).await;
+        let opened = ann.ask("thread/resume", of.clone()).await;
+        assert_eq!(opened["sandbox"]["type"], "workspaceWrite", "{opened}");
+        ann.say(&thread).await;
+        ann.told("turn/completed").await;
+        assert_eq!(lab.workspace.read("grows").unwrap(), grown, "it still runs");
+        assert!(lab.workspace.read("planned").is_err(), "written in plan mode");
+        ann.ask("turn/start", turn("default")).await;
+        ann.told("turn/completed").await;
+    });
+    assert_eq!(lab.workspace.read("done").unwrap(), "x\n");
+}
+
 /// A client that was away gets what it has missed, and nothing twice.
 #[test]
 fn a_client_catches_up() {

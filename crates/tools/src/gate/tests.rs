@@ -130,6 +130,8 @@ fn every_answer() {
     check(Answer::Disconnected, Err("approval request"), "InProgress ? Failed");
     let failed = Answer::Failed("the approver panicked".to_owned());
     check(failed, Err("failed: the approver panicked; "), "InProgress ? Failed");
+    let replied = Answer::Replied([("q".to_owned(), words("accept"))].into());
+    check(replied, Err("approval request"), "InProgress ? Failed");
 }
 
 /// An answer that is none of the choices accepts nothing. A patch is declined by it, a command fails.
