@@ -123,7 +123,7 @@ impl ThreadSpec {
         self
     }
 
-    /// Sets the mode: in [`Mode::Plan`] the model explores and proposes a plan, and nothing can be changed, whoever approves it. A
+    /// Sets the mode: in [`Mode::Plan`] the model explores and proposes a plan, and nothing can be changed, even with an approval. A
     /// resumed or forked thread is otherwise in the mode that it was last in.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {

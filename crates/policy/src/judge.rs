@@ -51,8 +51,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Returns the policy of plan mode: only `scratch` is writable, and nothing takes a command out of the sandbox: no
-    /// rule, and nobody who is asked.
+    /// Returns the policy of plan mode: only `scratch` is writable, and neither a rule nor an approval takes a command out of the
+    /// sandbox.
     pub fn plan(&self, scratch: PathBuf) -> Self {
         let keeps = |rule: &&PrefixRule| rule.decision != RuleDecision::Allow;
         Self {
